@@ -25,7 +25,7 @@ import numpy as np
 
 from graphad.errors import GraphadError
 from graphad.execution.tracing import Call, Value
-from graphad.ops.loops import LOOPS, folder, function_of
+from graphad.ops.loops import LONG_VECTORS, LOOPS, folder, function_of
 
 
 class MissingNumba(GraphadError, ImportError):
@@ -132,28 +132,13 @@ def _kind(value: Value) -> str:
 # -- loops -----------------------------------------------------------------------------------------
 
 
-# LLVM takes vectors of 256 bits also on processors of Intel's that have longer ones, unless a function says otherwise. The first of them
-# lowered their clock for long vectors; those from Ice Lake on, told by a feature of theirs, do not. Which vectors are taken changes no bit.
-# Whoever sets ``NUMBA_CPU_FEATURES`` has decided.
-_HEAD = '''\
+_HEAD = (
+    f'''\
 """Elementwise operations as one loop, by graphad."""
 import numpy as np
-from llvmlite.binding import get_host_cpu_features
-from numba import config, njit, types
-from numba.extending import intrinsic
-
-HAS_LONG_VECTORS = config.CPU_FEATURES is None and get_host_cpu_features().get("avx512vbmi2", False)
-
-@intrinsic
-def long_vectors(typing):
-    """Let the function that calls this work on 512 bits at a time."""
-    def generate(context, builder, signature, args):
-        if HAS_LONG_VECTORS:
-            # Into the set: llvmlite's own ``add`` knows only attributes without values.
-            set.add(builder.function.attributes, '"prefer-vector-width"="512"')
-        return context.get_dummy_value()
-    return types.none(), generate
-
+from numba import njit
+{LONG_VECTORS}'''
+    + '''\
 def read(kind):
     """The type of a read-only operand; an array that numpy marks as not writeable fits it, too."""
     return types.Array(kind, 1, "C", readonly=True)
@@ -162,6 +147,7 @@ def read(kind):
 def loop({names}):
     long_vectors()
 '''
+)
 
 
 def loop_of(calls: Sequence[Call], outside: Sequence[Value], array_of: Callable[[Value], str]) -> tuple[str, list[str]]:

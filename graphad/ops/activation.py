@@ -341,7 +341,8 @@ def _softmax_grad(Out: Tensor, dOut: Tensor, *, axis: int) -> Tensor:
 def softmax(X: Array, *, axis: int = -1, data_format: str = "AnyLayout") -> Array:
     """Exponentials along ``axis`` scaled to the sum 1."""
     if X.ndim and axis % X.ndim == X.ndim - 1 and in_tiles(X, X.shape[-1]):
-        return softmax_rows(as_rows(X, -1, X.shape[-1])).reshape(X.shape)
+        out = softmax_rows(as_rows(X, -1, X.shape[-1]))
+        return out if X.ndim == 2 else out.reshape(X.shape)
     out = np.empty_like(X, order="C")
     if X.size:
         np.subtract(X, np.maximum.reduce(X, axis=axis, keepdims=True), out=out)

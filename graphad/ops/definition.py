@@ -210,11 +210,14 @@ class OpDef(Traits):
         for value in inputs:
             if isinstance(value, Symbol):
                 return value.emit(self, inputs, attrs)
-            for item in value if isinstance(value, list | tuple) else ():
-                if isinstance(item, Symbol):
-                    return item.emit(self, inputs, attrs)
-        if any(type(value) is str and not name.endswith("dtype") for name, value in attrs.items()):
-            self._check_words(inputs, attrs)
+            if isinstance(value, (list, tuple)):  # a union would be made anew in each call
+                for item in value:
+                    if isinstance(item, Symbol):
+                        return item.emit(self, inputs, attrs)
+        for name, value in attrs.items():
+            if type(value) is str and not name.endswith("dtype"):
+                self._check_words(inputs, attrs)
+                break
         return self.without_optional(self.kernel(*inputs, **attrs))
 
     def _check_words(self, inputs: Sequence[object], attrs: Mapping[str, object]) -> None:

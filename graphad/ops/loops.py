@@ -25,13 +25,37 @@ from graphad.types import Array, Function, Tensor
 LOOPS = "graphad_loop_"  # how the names of their modules begin
 COMPILED: ContextVar[bool] = ContextVar("compiled", default=False)  # whether kernels may be compiled loops
 
+_FLOATS = (np.dtype("float32"), np.dtype("float64"))  # of the order of this machine
+
+# Text of a module. LLVM takes vectors of 256 bits also on processors of Intel's that have longer ones, unless a function says otherwise.
+# The first of them lowered their clock for long vectors; those from Ice Lake on, told by a feature of theirs, do not. Which vectors are
+# taken changes no bit, except of sums in any order. Whoever sets ``NUMBA_CPU_FEATURES`` has decided.
+LONG_VECTORS = '''\
+from llvmlite.binding import get_host_cpu_features
+from numba import config, types
+from numba.extending import intrinsic
+
+HAS_LONG_VECTORS = config.CPU_FEATURES is None and get_host_cpu_features().get("avx512vbmi2", False)
+
+@intrinsic
+def long_vectors(typing):
+    """Let the function that calls this work on 512 bits at a time."""
+    def generate(context, builder, signature, args):
+        if HAS_LONG_VECTORS:
+            # Into the set: llvmlite's own ``add`` knows only attributes without values.
+            set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+        return context.get_dummy_value()
+    return types.none(), generate
+
+'''
+
 
 def may_compile(*arrays: Tensor) -> bool:
     """Whether a kernel may be a compiled loop over these arrays: floats of one type."""
     if not COMPILED.get():
         return False
     dtype: np.dtype[np.generic] = arrays[0].dtype
-    return dtype.char in "fd" and dtype.isnative and all(array.dtype == dtype for array in arrays)
+    return dtype in _FLOATS and (len(arrays) == 1 or all(array.dtype == dtype for array in arrays))
 
 
 def argument(array: Array) -> Array:

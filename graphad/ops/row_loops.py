@@ -1,17 +1,19 @@
 """Softmax, layer normalization, their gradients and that of batch normalization as one compiled loop each, which keeps a row in the cache.
 
 numpy takes a call for each operation, and reads and writes all rows in each. Here a row is read two or three times, and only once from
-memory. The exponentials stay numpy's. Sums are added in any order, so the last digits differ from those of ``graphad.ops.rows``; a row
-gives the same bits whatever is beside it.
+memory. Sums are added in any order, and exponentials are this module's, so the last digits differ from those of
+``graphad.ops.rows``; a row gives the same bits whatever is beside it.
 """
 
 from __future__ import annotations
 
 from functools import cache
+from math import factorial
+from typing import NamedTuple
 
 import numpy as np
 
-from graphad.ops.loops import argument, function_of
+from graphad.ops.loops import LONG_VECTORS, argument, function_of
 from graphad.types import Array, Function
 
 # Only sums may be taken in another order: in the functions that write results, ``(x - mean) - rest`` has to stay as it is.
@@ -19,7 +21,7 @@ _HEAD = '''\
 """Rows, by graphad."""
 import numpy as np
 from numba import njit
-
+{long vectors}
 sums = njit(nogil=True, cache={cached}, error_model="numpy", fastmath={"reassoc", "contract"})
 writes = dict(nogil=True, cache={cached}, error_model="numpy", fastmath={"contract"})
 
@@ -46,22 +48,61 @@ def deviation(x, m):
 
 '''
 
-# The exponentials of rows, scaled to the sum 1; those with sums outside of the bounds are left, and counted.
-_SCALED = """\
-@njit(["intp({t}[:, ::1], float64, float64, boolean[::1])"], **writes)
-def loop(rows, least, most, left):
-    count = 0
-    for r in range(rows.shape[0]):
-        row = rows[r]
-        s = total(row)
-        left[r] = s < least or s > most
-        if left[r]:
-            count += 1
-            continue
+# exp(x - m) and the sum, for n = round((x - m) / log 2) and r the rest: 2^n times a polynomial of r, both rounded to a digit and a half at
+# most (S. Moshier, "Methods and programs for mathematical functions", 1989). Added to {round}, n is in the last bits of the sum; moved to
+# those of the exponent it is 2^n. The greatest of a row is found among integers of the same order, nan above all.
+_SOFTMAX = """\
+@intrinsic
+def bits_of(typing, x):
+    def generate(context, builder, signature, args):
+        return builder.bitcast(args[0], context.get_value_type(types.{n}))
+    return types.{n}(types.{t}), generate
+
+@intrinsic
+def number_of(typing, bits):
+    def generate(context, builder, signature, args):
+        return builder.bitcast(args[0], context.get_value_type(types.{t}))
+    return types.{t}(types.{n}), generate
+
+@njit(**writes)
+def exponential(x):
+    bounded = np.{t}({most}) if x > np.{t}({most}) else x
+    shifted = bounded * np.{t}(1.4426950408889634) + np.{t}({round})
+    n = shifted - np.{t}({round})
+    r = (bounded - n * np.{t}({log2})) - n * np.{t}({rest})
+    {polynomial}
+    power = number_of(np.{n}(np.{n}(bits_of(shifted) << np.{n}({digits})) + np.{n}({one})))
+    return np.{t}(0) if x < np.{t}({least}) else (p * r * r + r + np.{t}(1)) * power
+
+@sums
+def exponentials(x, m, out):
+    long_vectors()
+    result = np.{t}(0)
+    for i in range(x.size):
+        e = exponential(x[i] - m)
+        out[i] = e
+        result += e
+    return result
+
+@njit(**writes)
+def greatest(x):
+    result = np.{n}(-{signless} - 1)
+    for i in range(x.size):
+        bits = bits_of(x[i])
+        key = np.{n}(bits ^ ({signless} if bits < 0 else 0))
+        result = key if key > result else result
+    return number_of(np.{n}(result ^ ({signless} if result < 0 else 0)))
+
+@njit(["void({t}[:, ::1], {t}[:, ::1])"], **writes)
+def loop(x, out):
+    for r in range(x.shape[0]):
+        into = out[r]
+        s = exponentials(x[r], np.{t}(0), into)
+        if not ({safe[0]} <= s <= {safe[1]}):
+            s = exponentials(x[r], greatest(x[r]), into)
         factor = np.{t}(1) / s
-        for i in range(row.size):
-            row[i] *= factor
-    return count
+        for i in range(into.size):
+            into[i] *= factor
 """
 
 _SCALED_GRAD = """\
@@ -168,33 +209,82 @@ def loop(x, d, mean, inverse, scale, out, of_scale, of_bias):
 """
 
 
+# Between these sums of exponentials no digit of a quotient is lost. None has overflowed, as each is at most the sum; one that has
+# underflowed, below 2**-126 in float32, is less than 2**-116 of it.
+SAFE = 2.0**-10, 2.0**100
+
+
+class _Exponential(NamedTuple):
+    """The numbers of an exponential of a type of floats.
+
+    Attributes:
+        n: the integers that are as wide.
+        digits: bits of a number after the first, which is not kept.
+        one: 1.0, as bits.
+        signless: the bits of a number without its sign.
+        round: a number whose last digit counts ones, and is the greatest power of two but for a half.
+        least, most: from which to which the exponential is a normal number.
+        log2, rest: the logarithm of 2, of which the first part has few digits, so that its multiples are exact.
+        polynomial: (exp(r) - 1 - r) / r^2, from the last coefficient on.
+    """
+
+    t: str
+    n: str
+    digits: int
+    one: int
+    signless: int
+    round: float
+    least: float
+    most: float
+    log2: float
+    rest: float
+    polynomial: tuple[float, ...]
+
+
+_NEAREST = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
+_EXPONENTIALS = {
+    "f": _Exponential(
+        *("float32", "int32", 23, 127 << 23, (1 << 31) - 1, 1.5 * 2**23, -87.0, 88.0, 0.693359375, -2.12194440e-4), polynomial=_NEAREST
+    ),
+    "d": _Exponential(
+        *("float64", "int64", 52, 1023 << 52, (1 << 63) - 1, 1.5 * 2**52, -708.0, 709.0, 0.693145751953125, 1.42860682030941723212e-6),
+        polynomial=tuple(1 / factorial(k) for k in range(13, 1, -1)),
+    ),
+}
+
+
 @cache
-def _loop(text: str, dtype: str) -> Function:
-    return function_of((_HEAD + text).replace("{t}", dtype))
+def _loop(text: str, char: str) -> Function:
+    numbers = _EXPONENTIALS[char]
+    first, *others = numbers.polynomial
+    terms = [f"p = np.{{t}}({first!r})", *(f"p = p * r + np.{{t}}({other!r})" for other in others)]
+    text = (_HEAD + text).replace("{long vectors}", LONG_VECTORS).replace("{polynomial}", "\n    ".join(terms))
+    for name, value in (*numbers._asdict().items(), ("safe[0]", SAFE[0]), ("safe[1]", SAFE[1])):
+        text = text.replace(f"{{{name}}}", str(value))
+    return function_of(text)
 
 
-def scaled(rows: Array, bounds: tuple[float, float], left: Array) -> int:
-    """Scale each row to the sum 1, in place. Those whose sums are outside of the bounds are left, marked and counted."""
-    count: int = _loop(_SCALED, rows.dtype.name)(rows, *bounds, left)
-    return count
+def softmax(x: Array, out: Array) -> None:
+    """Write the exponentials of each row, scaled to the sum 1; those whose sum is not ``SAFE`` without their greatest."""
+    _loop(_SOFTMAX, x.dtype.char)(argument(x), out)
 
 
 def softmax_grad(out: Array, d: Array, grad: Array) -> None:
     """Write ``out (d - sum(out d))`` of each row."""
-    _loop(_SCALED_GRAD, out.dtype.name)(argument(out), argument(d), grad)
+    _loop(_SCALED_GRAD, out.dtype.char)(argument(out), argument(d), grad)
 
 
 def normalized(x: Array, scale: Array, bias: Array, epsilon: float, y: Array, mean: Array, variance: Array) -> None:
     """Write each row less its mean, divided by its standard deviation, scaled and shifted; and both moments."""
-    _loop(_NORMALIZED, x.dtype.name)(argument(x), scale, bias, epsilon, y, mean, variance)
+    _loop(_NORMALIZED, x.dtype.char)(argument(x), scale, bias, epsilon, y, mean, variance)
 
 
 def normalized_grad(x: Array, d: Array, mean: Array, inverse: Array, scale: Array, out: Array, totals: Array) -> None:
     """Write the cotangent of x, and into ``totals`` those of scale and bias."""
     totals.fill(0)
-    _loop(_NORMALIZED_GRAD, x.dtype.name)(*map(argument, (x, d, mean, inverse, scale)), out, totals, np.zeros_like(totals))
+    _loop(_NORMALIZED_GRAD, x.dtype.char)(*map(argument, (x, d, mean, inverse, scale)), out, totals, np.zeros_like(totals))
 
 
 def channels_grad(x: Array, d: Array, mean: Array, inverse: Array, scale: Array, out: Array, of_scale: Array, of_bias: Array) -> None:
     """Write the cotangents of ``[samples, channels, n]`` that are normalized channel by channel, of their scale and of their bias."""
-    _loop(_CHANNELS_GRAD, x.dtype.name)(*map(argument, (x, d, mean, inverse, scale)), out, of_scale, of_bias)
+    _loop(_CHANNELS_GRAD, x.dtype.char)(*map(argument, (x, d, mean, inverse, scale)), out, of_scale, of_bias)

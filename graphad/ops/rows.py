@@ -20,6 +20,7 @@ import numpy as np
 from graphad.ops import row_loops
 from graphad.ops.formulas import Tracer, Untraceable, as_array
 from graphad.ops.loops import may_compile
+from graphad.ops.row_loops import SAFE
 from graphad.ops.scratch import aligned, scratch
 from graphad.types import Array
 
@@ -31,9 +32,6 @@ SHORT, DOT = 16, 64  # elements: shorter rows are quicker as they are, for longe
 NEAR = 32  # elements of rows from which on the means of random ones are mostly less than half a standard deviation
 DIGITS = 1 << 14  # elements of a row up to which BLAS adds products as exactly as numpy, which adds pairwise
 LONG, UNBUFFERED, BUFFERED = 256, 64, 1 << 10  # elements: rows so long need no buffer, others one that stays in the nearest cache
-# Within these bounds no exponential has overflowed, as each is at most the sum; one that has underflowed, below 2**-126 in float32, is less
-# than 2**-116 of it.
-SAFE = 2.0**-10, 2.0**100  # between these sums of exponentials no digit of a quotient is lost
 NEGLIGIBLE = 2.0**-21  # what a mean may be off by, in standard deviations
 LARGE = 2.0**40  # a factor of a column up to which its product with that of a row is far from overflow, and squares of a row
 
@@ -57,7 +55,8 @@ def as_rows(X: Array, *shape: int) -> Array:
     """An array in the shape that is worked on in tiles; Untraceable for a tracer, since what is done depends on values."""
     if isinstance(X, Tracer):
         raise Untraceable("rows in tiles")
-    return np.ascontiguousarray(X).reshape(shape)
+    rows = np.ascontiguousarray(X)
+    return rows if rows.shape[1:] == shape[1:] else rows.reshape(shape)  # a view of the same shape takes as long as a small kernel
 
 
 def spread(numbers: Array, like: Array) -> Array:
@@ -93,6 +92,10 @@ def _summed(x: Array, y: Array) -> Array:
 
 def softmax_rows(x: Array) -> Array:
     """The exponentials of each row of ``[rows, n]``, scaled to the sum 1."""
+    if may_compile(x):
+        out = np.empty(x.shape, x.dtype)
+        row_loops.softmax(x, out)
+        return out
     out, ones = np.empty_like(x), _ones(x.shape[1], x.dtype)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         if x.size < ONE_TILE:
@@ -121,14 +124,6 @@ def _ones(count: int, dtype: np.dtype[np.generic]) -> Array:
 def _softmax_tile(x: Array, out: Array, ones: Array) -> None:
     # Without the greatest of each row, which takes as long as all the rest: it is for rows whose exponentials are too large or too small.
     np.exp(x, out=out)
-    if may_compile(out):
-        if row_loops.scaled(out, SAFE, left := np.empty(len(out), bool)):
-            rows = x[left]
-            rows -= np.maximum.reduce(rows, axis=1, keepdims=True)
-            np.exp(rows, out=rows)
-            row_loops.scaled(rows, (0.0, np.inf), np.empty(len(rows), bool))
-            out[left] = rows
-        return
     sums = _summed(out, ones)
     if not _all_safe(sums):
         safe = (sums >= SAFE[0]) & (sums <= SAFE[1])

@@ -152,6 +152,21 @@ def test_rows(length: int, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+def test_softmax_is_exact_to_a_few_digits_for_all_numbers(dtype: str) -> None:
+    """Relative to each number, against numpy's longest floats; what is masked by minus infinity is 0."""
+    middles = np.array([0, -9, -80, -600, 60, 80, 600, 0], dtype)[:, None]  # rows whose sums are too small or too large among them
+    x = 5 * drawn(8, 301, dtype=dtype) + middles
+    x[7, ::3] = -np.inf
+    wide = x.astype("longdouble")
+    wanted = np.exp(wide - wide.max(1, keepdims=True))
+    wanted /= wanted.sum(1, keepdims=True)
+    with loops():
+        found = softmax_rows(x)
+    np.testing.assert_allclose(found, wanted, rtol=4 * float(np.finfo(dtype).eps), atol=0)
+    assert not found[7, ::3].any()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("middle", [0.0, 3.0, 1e4])
 @pytest.mark.parametrize("has_scale", [True, False])
 def test_layer_norm_keeps_its_digits_far_from_zero(has_scale: bool, middle: float, dtype: str) -> None:
