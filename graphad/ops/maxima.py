@@ -28,18 +28,21 @@ from graphad.types import Array, Shape
 
 CACHED_BYTES = 1 << 18  # of an image whose windows are visited at a time
 LEAST = 1 << 18  # elements of all windows from which on runs pay
+LEAST_LOOP, MOST_TAPS = 1 << 12, 49  # the same for compiled loops; elements of a window up to which one is compiled in seconds
 TILE = 1 << 17  # elements of the images that are worked on at a time: what is made of them stays in a cache of the second level
 
 
 def scattered(X: Array, peaks: Array, pooled: Array, window_axes: Axes) -> Array:
     """Every pooled value at the first place of its window where X is the largest, ``[N, C, ...]``; a window with nan has no such place."""
-    is_apart = all(a.stride >= a.reach for a in window_axes)
+    taps = prod(kernel_of(window_axes))
+    visited, is_apart = prod(peaks.shape) * taps, all(a.stride >= a.reach for a in window_axes)
+    is_loop = visited >= LEAST_LOOP and taps <= MOST_TAPS and may_compile(X, peaks, pooled) and can_loop(window_axes)
     # Windows that do not overlap write each place once, which is as quick element by element; few would take longer for the tables.
-    if is_apart or prod(peaks.shape) * prod(kernel_of(window_axes)) < LEAST:
+    if not is_loop and (is_apart or visited < LEAST):
         return _by_elements(X, peaks, pooled, window_axes, is_apart)
     if isinstance(X, Tracer):
         raise Untraceable("places of maxima")
-    if may_compile(X, peaks, pooled) and can_loop(window_axes):
+    if is_loop:
         return scattered_by_loop(X, peaks, pooled, window_axes)
     return _by_runs(X, peaks, pooled, window_axes)
 

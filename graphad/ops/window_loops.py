@@ -13,7 +13,7 @@ extent, stride and dilation of a filter; extents of images are arguments.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import groupby, product
 from math import prod
@@ -37,21 +37,16 @@ options = dict(nogil=True, cache={cached}, error_model="numpy", fastmath={{fast}
 @njit(**options)
 def fill(image, x, pitch, size, top, left):
     """An image in its phases, each of so many elements; the padding is there."""
-    width = x.shape[1]
-    # Whole groups of a stride's elements together: what is read with gaps is not vectorized. Before and after them are a few elements.
-    begin = (-left) % {sw}
-    groups = max(width - begin, 0) // {sw}
+    # Whole groups of a stride's elements together: what is read with gaps is not vectorized. After them are a few elements.
+    width, groups = x.shape[1], x.shape[1] // {sw}
     for r in range(x.shape[0]):
         row, down = x[r], r + top
-        start = (down % {sh}) * {sw} * size + (down // {sh}) * pitch
-        source, first = row[begin:], start + (begin + left) // {sw}
+        first = (down % {sh}) * {sw} * size + (down // {sh}) * pitch + left // {sw}
         {targets}
         for i in range(np.uint64(groups)):
             {moves}
-        for c in range(min(begin, width)):
-            image[start + (c + left) % {sw} * size + (c + left) // {sw}] = row[c]
-        for c in range(begin + groups * {sw}, width):
-            image[start + (c + left) % {sw} * size + (c + left) // {sw}] = row[c]
+        for c in range(groups * {sw}, width):
+            image[first + c % {sw} * size + groups] = row[c]
 
 '''
 
@@ -99,10 +94,10 @@ class _Geometry:
 
     def __init__(self, window_axes: Axes) -> None:
         down, across = window_axes
-        self.strides = (down.stride, across.stride)
-        cells = [-(-axis.padded // axis.stride) for axis in window_axes]
+        self.strides, extra = (down.stride, across.stride), _extra(across)
+        cells = [-(-down.padded // down.stride), -(-(across.padded + extra) // across.stride)]
         self.pitch, self.size = cells[1], prod(cells)
-        self.top, self.left = down.before, across.before
+        self.top, self.left = down.before, across.before + extra
         self.length = (down.count - 1) * self.pitch + across.count
 
     def memory(self, dtype: np.dtype[np.generic]) -> tuple[Array, Array]:
@@ -154,16 +149,18 @@ def cotangent_of(x: Array, y: Array, window_axes: Axes) -> Array | None:
     return total if np.isfinite(total).all() else None
 
 
-_Form = tuple[tuple[int, int, int], tuple[int, int, int]]
+_Form = tuple[tuple[int, int, int, int], tuple[int, int, int, int]]
 
 
 def _form(window_axes: Axes) -> _Form:
-    """The key of a compiled loop: extent, stride and dilation along each axis."""
+    """The key of a compiled loop: extent, stride, dilation and additional padding along each axis."""
+    down, across = window_axes
+    return (down.kernel, down.stride, down.dilation, 0), (across.kernel, across.stride, across.dilation, _extra(across))
 
-    def of(axis: Axis) -> tuple[int, int, int]:
-        return axis.kernel, axis.stride, axis.dilation
 
-    return of(window_axes[0]), of(window_axes[1])
+def _extra(axis: Axis) -> int:
+    """Padding before the axis that makes up a multiple of the stride, so that the axis begins with a group of a stride's elements."""
+    return -axis.before % axis.stride
 
 
 _Tap = tuple[int, str, int]  # its number, the run that it is in, and how much further
@@ -171,12 +168,12 @@ _Tap = tuple[int, str, int]  # its number, the run that it is in, and how much f
 
 def _taps(form: _Form) -> tuple[list[str], list[_Tap]]:
     """The starts of the runs of the taps, and the taps: a run for each row of the filter and each phase of its columns."""
-    (height, sh, dh), (width, sw, dw) = form
+    (height, sh, dh, _), (width, sw, dw, extra) = form
     runs: dict[tuple[int, int], str] = {}
     taps = []
     for k, (a, b) in enumerate(product(range(height), range(width))):
-        run = runs.setdefault((a, b * dw % sw), f"run{len(runs)}")
-        taps.append((k, run, b * dw // sw))
+        run = runs.setdefault((a, (b * dw + extra) % sw), f"run{len(runs)}")
+        taps.append((k, run, (b * dw + extra) // sw))
     starts = [
         f"{name} = np.uint64(({a * dh % sh} * {sw} + {column}) * size + {a * dh // sh} * pitch)" for (a, column), name in runs.items()
     ]
@@ -189,17 +186,18 @@ def _by_runs(taps: Iterable[_Tap]) -> Iterator[tuple[int, list[_Tap]]]:
     return ((number, list(some)) for number, (_, some) in enumerate(parts))
 
 
-def _written(text: str, fast: str, form: _Form, starts: list[str], sums: list[str], names: Mapping[str, str]) -> Function:
+def _written(
+    text: str, fast: str, form: _Form, starts: list[str], sums: list[str], names: Mapping[str, str], totals: Sequence[str] = ()
+) -> Function:
     """The loop of a text, for a form of windows."""
-    (kh, sh, dh), (kw, sw, dw) = form
+    (_, sh, _, _), (_, sw, _, _) = form
     whole = _HEAD.replace("{{fast}}", fast) + text
     targets = [f"target{column} = image[first + {column} * size : first + {column} * size + groups]" for column in range(sw)]
-    moves = [f"target{column}[i] = source[i * np.uint64({sw}) + np.uint64({column})]" for column in range(sw)]
-    for name, lines in (("starts", starts), ("sums", sums), ("targets", targets), ("moves", moves)):
+    moves = [f"target{column}[i] = row[i * np.uint64({sw}) + np.uint64({column})]" for column in range(sw)]
+    for name, lines in (("starts", starts), ("sums", sums), ("totals", totals), ("targets", targets), ("moves", moves)):
         # As deep as the line that they are put for.
         whole = re.sub(rf"^( *)\{{{name}\}}$", lambda place: indent("\n".join(lines), place[1]), whole, flags=re.MULTILINE)  # noqa: B023
-    numbers = {"kh": kh, "sh": sh, "dh": dh, "kw": kw, "sw": sw, "dw": dw}
-    for name, value in {**names, **numbers}.items():
+    for name, value in {**names, "sh": sh, "sw": sw}.items():
         whole = whole.replace(f"{{{name}}}", str(value))
     return function_of(whole)
 
@@ -243,45 +241,35 @@ def _totals(taps: list[_Tap]) -> list[str]:
 
 # -- gradients of maxima ---------------------------------------------------------------------------
 
-# The place of each maximum is found for all windows of an image: taps from the last to the first, so that the first one stays. Then come
-# the sums, the last window first: in the order of ``maxima``, and so the same bits. Padding is the least number: where that is the maximum,
-# its place may be outside of the image, and it gets nothing. Between the rows of the maxima is nan, which is equal to nothing.
+# The place of each maximum is found for all windows of an image: taps from the last to the first, so that the first one stays. Then each
+# element is a sum over the taps that reach it, of the windows whose place it is: the last window first, in the order of ``maxima``, and so
+# the same bits. Padding is the least number: where that is the maximum, its place may be outside of the image, and is not taken. Between
+# the rows of the maxima is nan, which is equal to nothing.
 _MAXIMA = """\
-@njit(**options)
-def least(image, x, value, top, left):
-    for a in range({kh}):
-        for b in range({kw}):
-            r, c = top + a * {dh}, left + b * {dw}
-            if not (0 <= r < image.shape[0] and 0 <= c < image.shape[1]):
-                return
-            if x[r, c] == -np.inf:
-                image[r, c] += value
-                return
-
 images = "{t}[:, :, ::1], "
 
-@njit(["void(" + images * 4 + "{i}[::1], {t}[::1], {t}[::1], intp, intp, intp, intp)"], **options)
-def loop(x, peaks, values, out, places, image, line, pitch, size, top, left):
-    height, width, rows, columns = x.shape[1], x.shape[2], peaks.shape[1], peaks.shape[2]
+@njit(["void(" + images * 4 + "{i}[::1], {t}[::1], {t}[::1], {t}[::1], intp, intp, intp, intp)"], **options)
+def loop(x, peaks, values, out, places, image, line, shares, pitch, size, top, left):
+    rows, columns = peaks.shape[1], peaks.shape[2]
     length = np.uint64((rows - 1) * pitch + columns)
+    margin = {margin}
+    place = places[margin : margin + length]
+    groups, rest = np.uint64(x.shape[2] // {sw}), x.shape[2] % {sw}
     {starts}
     for p in range(x.shape[0]):
         fill(image, x[p], pitch, size, top, left)
         for o in range(rows):
-            source, target = peaks[p, o], line[o * pitch : o * pitch + columns]
+            first = o * pitch
+            source, target = peaks[p, o], line[first : first + columns]
+            value, share = values[p, o], shares[first + margin : first + margin + columns]
             for c in range(np.uint64(columns)):
                 target[c] = source[c]
+                share[c] = value[c]
         {sums}
-        result = out[p].reshape(height * width)
-        result[:] = 0
-        for o in range(rows - 1, -1, -1):
-            wanted, place, value = peaks[p, o], places[o * pitch : o * pitch + columns], values[p, o]
-            first = (o * {sh} - top) * width - left
-            for c in range(columns - 1, -1, -1):
-                if wanted[c] == -np.inf:
-                    least(out[p], x[p], value[c], o * {sh} - top, c * {sw} - left)
-                elif place[c] >= 0:
-                    result[np.uint64(first + c * {sw} + place[c])] += value[c]
+        for r in range(x.shape[1]):
+            row, down = out[p, r], r + top
+            first = np.uint64(margin + down // {sh} * pitch + left // {sw})
+            {totals}
 """
 
 
@@ -289,24 +277,47 @@ def scattered_by_loop(X: Array, peaks: Array, pooled: Array, window_axes: Axes) 
     """Every pooled value at the first place of its window where X is the largest, ``[N, C, H, W]``."""
     check_fit("X", X.shape[2:], tuple(a.size for a in window_axes))
     x, tops, values = (argument(each).reshape(-1, *each.shape[2:]) for each in (X, peaks, pooled))
-    out, geometry = aligned(x.shape, x.dtype), _Geometry(window_axes)
+    out, form = aligned(x.shape, x.dtype), _form(window_axes)
+    kind = "int32" if x.itemsize == 4 else "int64"  # as wide as a number, so that vectors have as many of both
+    geometry = _Geometry(window_axes)
     image, line = geometry.memory(x.dtype)
     image.fill(-np.inf)
     line.fill(np.nan)
-    kind = "int32" if x.itemsize == 4 else "int64"  # as wide as a number, so that vectors have as many of both
-    places = scratch("number", line.shape, np.dtype(kind))
-    _maxima(_form(window_axes), x.dtype.name, kind)(x, tops, values, out, places, image, line, *geometry.numbers)
+    (height, sh, dh, _), (width, sw, dw, extra) = form
+    margin = (height - 1) * dh // sh * geometry.pitch + ((width - 1) * dw + extra) // sw  # how far the last tap is from the first
+    places, shares = (scratch(use, (margin + geometry.size,), np.dtype(of)) for use, of in (("number", kind), ("shares", x.dtype)))
+    places.fill(-1)
+    _maxima(form, x.dtype.name, kind)(x, tops, values, out, places, image, line, shares, *geometry.numbers)
     return out.reshape(X.shape)
 
 
 @cache
 def _maxima(form: _Form, dtype: str, kind: str) -> Function:
-    (_, _, dh), (width, _, dw) = form
+    (height, sh, dh, _), (width, sw, dw, extra) = form
     starts, taps = _taps(form)
-    # How far a tap is from the first one, in the line of an image.
-    lines = [f"d{k} = np.{kind}({k // width * dh} * width + {k % width * dw})" for k, _, _ in taps]
+    lines = []
     for number, some in _by_runs(reversed(taps)):
-        lines += ["for i in range(length):", f"    top_, place_ = line[i], {'places[i]' if number else f'np.{kind}(-1)'}"]
-        lines += [f"    place_ = d{k} if {_element(run, further)} == top_ else place_" for k, run, further in some]
-        lines.append("    places[i] = place_")
-    return _written(_MAXIMA, "False", form, starts, lines, {"t": dtype, "i": kind})
+        lines += ["for i in range(length):", f"    top_, place_ = line[i], {'place[i]' if number else f'np.{kind}(-1)'}"]
+        lines += [f"    place_ = np.{kind}({k}) if {_element(run, further)} == top_ else place_" for k, run, further in some]
+        lines.append("    place[i] = place_")
+    totals = []
+    for phase in range(sh):
+        sums = [_total(form, phase, column, dtype, kind) for column in range(sw)]
+        totals += [f"if down % {sh} == {phase}:", "    for i in range(groups):"]
+        totals += [f"        {line}" for column in sums for line in column]
+        for column, sum_ in enumerate(sums[:-1]):
+            totals += [f"    if rest > {column}:", "        i = groups", *(f"        {line}" for line in sum_)]
+    margin = f"{(height - 1) * dh // sh} * pitch + {((width - 1) * dw + extra) // sw}"
+    return _written(_MAXIMA.replace("{margin}", margin), "False", form, starts, lines, {"t": dtype, "i": kind}, totals)
+
+
+def _total(form: _Form, row: int, column: int, dtype: str, kind: str) -> list[str]:
+    """An element of a phase as the sum over the taps that reach it, of the windows whose place it is."""
+    (height, sh, dh, _), (width, sw, dw, extra) = form
+    lines = [f"total_ = np.{dtype}(0)"]
+    for k, (a, b) in enumerate(product(range(height), range(width))):
+        across = b * dw + extra
+        if (a * dh % sh, across % sw) == (row, column):
+            lines += [f"at_ = first + i - np.uint64({a * dh // sh} * pitch + {across // sw})", "place_, share_ = places[at_], shares[at_]"]
+            lines.append(f"total_ += share_ if place_ == np.{kind}({k}) else np.{dtype}(0)")
+    return [*lines, f"out[p, r, i * np.uint64({sw}) + np.uint64({column})] = total_"]

@@ -14,6 +14,8 @@ from typing import Any
 
 Work = Callable[[], Any]
 
+SAMPLE = 1e-4  # seconds
+
 
 def works(torch: Any, case: dict[str, Any]) -> dict[str, Work]:
     """The functions to time for a case, by the name of the measurement."""
@@ -67,13 +69,24 @@ def convolutions(torch: Any, x: Any, w: Any, attrs: dict[str, Any]) -> dict[str,
 
 
 def quickest(work: Work, seconds: float) -> float:
-    """Processor time of this thread, which does all the work, in the quickest of the runs that fit into the time, at least five."""
-    best, runs, end = float("inf"), 0, time.perf_counter() + seconds
-    while runs < 5 or time.perf_counter() < end:
-        start = time.thread_time()
+    """Processor time of a run on this thread, which does all the work, in the quickest of the samples that fit into the time.
+
+    A sample is as many runs as take ``SAMPLE``: of a few microseconds the clock of a thread says anything, and sometimes 0.
+    """
+    count = 1
+    while _sample(work, count) < SAMPLE:
+        count *= 2
+    best, samples, end = float("inf"), 0, time.perf_counter() + seconds
+    while samples < 5 or time.perf_counter() < end:
+        best, samples = min(best, _sample(work, count)), samples + 1
+    return best / count
+
+
+def _sample(work: Work, count: int) -> float:
+    start = time.thread_time()
+    for _ in range(count):
         work()
-        best, runs = min(best, time.thread_time() - start), runs + 1
-    return best
+    return time.thread_time() - start
 
 
 def main() -> None:

@@ -105,6 +105,8 @@ def test_an_infinite_pixel_reaches_its_own_windows_only() -> None:
 
 MAXIMA = [
     ("float32", (3, 3), (2, 2), (1, 1, 1, 1)),
+    ("float32", (2, 2), (2, 2), (0, 0, 0, 0)),  # windows that do not overlap, with a row that none of them has
+    pytest.param("float32", (2, 3), (3, 4), (0, 1, 1, 2), marks=pytest.mark.long),
     pytest.param("float64", (3, 2), (1, 1), (0, 2, 1, 0), marks=pytest.mark.long),
     pytest.param("float32", (5, 5), (2, 3), (2, 2, 2, 2), marks=pytest.mark.long),
 ]
