@@ -23,17 +23,14 @@ from graphad.ops.like import fill_zeros_like, reshape_like, sum_like
 from graphad.ops.reduction import reduce_mean, reduce_sum
 from graphad.ops.rows import (
     as_rows,
-    centered_tiles,
     inverse_root,
     many,
     many_short,
+    normalized_channels,
     normalized_rows,
-    row_buffers,
-    spread,
     through_channels,
     through_rows,
 )
-from graphad.ops.scratch import aligned
 from graphad.ops.shapes import reshape, size
 from graphad.ops.summation import power_norm, summed
 from graphad.ops.windows import check_images
@@ -305,7 +302,7 @@ def batch_norm(X: Array, Scale: Array, Bias: Array, Mean: Array, Variance: Array
         return y, Mean, Variance, Mean, 1 / np.sqrt(Variance + norm.epsilon), reserve
     length = math.prod(X.shape[2:])
     if norm.axis(X.ndim) == 1 and many(X, length):
-        y, mean, variance, inverse = _batch_in_tiles(as_rows(X, *X.shape[:2], length), Scale, Bias, norm.epsilon)
+        y, (mean, variance, inverse) = normalized_channels(as_rows(X, *X.shape[:2], length), Scale, Bias, norm.epsilon)
         y = y.reshape(X.shape)
     else:
         m = moments(X, norm.dim(X.ndim), norm.epsilon)
@@ -316,17 +313,6 @@ def batch_norm(X: Array, Scale: Array, Bias: Array, Mean: Array, Variance: Array
     # Paddle's momentum is the share of the old statistics; PyTorch's is that of the new ones.
     momentum, rate = norm.momentum, 1 - norm.momentum
     return y, momentum * Mean + rate * mean, momentum * Variance + rate * variance, mean, inverse, reserve
-
-
-def _batch_in_tiles(x: Array, Scale: Array, Bias: Array, epsilon: float) -> tuple[Array, Array, Array, Array]:
-    """``[samples, channels, n]`` normalized, the mean, the variance and its inverse square root."""
-    y, (mean, variance, inverse) = aligned(x.shape, x.dtype), np.empty((3, x.shape[1]), x.dtype)
-    with row_buffers(x):
-        for place, rows, tile_mean, tile_variance in centered_tiles(x):
-            mean[place], variance[place], inverse[place] = tile_mean, tile_variance, inverse_root(tile_variance, epsilon, x.dtype)
-            rows *= spread(inverse[place] * Scale[place], rows)
-            np.add(rows, spread(Bias[place], rows), out=y[:, place])
-    return y, mean, variance, inverse
 
 
 sync_batch_norm = operator(_SIGNATURE, name="sync_batch_norm", infer=_batch_norm_type, grad=_GRAD)(batch_norm.kernel)

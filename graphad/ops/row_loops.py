@@ -1,4 +1,4 @@
-"""Softmax, layer normalization, their gradients and that of batch normalization as one compiled loop each, which keeps a row in the cache.
+"""Softmax, layer and batch normalization, and their gradients as one compiled loop each, which keeps a row in the cache.
 
 numpy takes a call for each operation, and reads and writes all rows in each. Here a row is read two or three times, and only once from
 memory. Sums are added in any order, and exponentials are this module's, so the last digits differ from those of
@@ -117,7 +117,7 @@ def loop(out, d, grad):
 
 # With m a rounded mean: mean = m + E[x - m], and variance = E[(x - m)^2] - E[x - m]^2 (T. Chan, G. Golub and R. LeVeque, "Algorithms for
 # computing the sample variance", 1983, eq. 1.7).
-_NORMALIZED = """\
+_DEVIATIONS = """\
 @sums
 def deviations(x, m):
     first, second = np.{t}(0), np.{t}(0)
@@ -127,20 +127,50 @@ def deviations(x, m):
         second += rest * rest
     return first, second
 
-@njit(["void({t}[:, ::1], {t}[::1], {t}[::1], float64, {t}[:, ::1], {t}[::1], {t}[::1])"], **writes)
+"""
+
+_NORMALIZED = f"""{_DEVIATIONS}\
+@njit(["void({{t}}[:, ::1], {{t}}[::1], {{t}}[::1], float64, {{t}}[:, ::1], {{t}}[::1], {{t}}[::1])"], **writes)
 def loop(x, scale, bias, epsilon, y, mean, variance):
     for r in range(x.shape[0]):
         row, into = x[r], y[r]
-        m = total(row) / np.{t}(row.size)
+        m = total(row) / np.{{t}}(row.size)
         first, second = deviations(row, m)
-        rest = first / np.{t}(row.size)
-        v = second / np.{t}(row.size) - rest * rest
+        rest = first / np.{{t}}(row.size)
+        v = second / np.{{t}}(row.size) - rest * rest
         if v < 0:
-            v = np.{t}(0)
+            v = np.{{t}}(0)
         mean[r], variance[r] = m + rest, v
-        factor = np.{t}(1.0 / np.sqrt(np.float64(v) + epsilon))
+        factor = np.{{t}}(1.0 / np.sqrt(np.float64(v) + epsilon))
         for i in range(row.size):
             into[i] = ((row[i] - m) - rest) * factor * scale[i] + bias[i]
+"""
+
+# The same for channels, over samples and elements; sums over samples are float64's.
+_CHANNELS = f"""{_DEVIATIONS}\
+@njit(["void({{t}}[:, :, ::1], {{t}}[::1], {{t}}[::1], float64, {{t}}[:, :, ::1], {{t}}[::1], {{t}}[::1], {{t}}[::1])"], **writes)
+def loop(x, scale, bias, epsilon, y, mean, variance, inverse):
+    count = x.shape[0] * x.shape[2]
+    for c in range(x.shape[1]):
+        whole, firsts, seconds = 0.0, 0.0, 0.0
+        for n in range(x.shape[0]):
+            whole += total(x[n, c])
+        m = np.{{t}}(whole / count)
+        for n in range(x.shape[0]):
+            first, second = deviations(x[n, c], m)
+            firsts += first
+            seconds += second
+        firsts /= count
+        v = seconds / count - firsts * firsts
+        if v < 0:
+            v = 0.0
+        rest, shift = np.{{t}}(firsts), bias[c]
+        mean[c], variance[c], inverse[c] = m + rest, v, 1.0 / np.sqrt(v + epsilon)
+        factor = inverse[c] * scale[c]
+        for n in range(x.shape[0]):
+            row, into = x[n, c], y[n, c]
+            for i in range(row.size):
+                into[i] = ((row[i] - m) - rest) * factor + shift
 """
 
 # With hat = (x - mean) inverse and g = d scale the cotangent of x is (g - mean(g) - hat mean(g hat)) inverse. Sums over rows are of 64 rows
@@ -178,7 +208,7 @@ def loop(x, d, mean, inverse, scale, out, totals, parts):
                     parts[k, i] = 0
 """
 
-# The same for channels, over samples and elements; sums over samples are float64's.
+# The same for channels.
 _CHANNELS_GRAD = """\
 @sums
 def along(x, d, m, rest):
@@ -283,6 +313,11 @@ def normalized_grad(x: Array, d: Array, mean: Array, inverse: Array, scale: Arra
     """Write the cotangent of x, and into ``totals`` those of scale and bias."""
     totals.fill(0)
     _loop(_NORMALIZED_GRAD, x.dtype.char)(*map(argument, (x, d, mean, inverse, scale)), out, totals, np.zeros_like(totals))
+
+
+def channels(x: Array, scale: Array, bias: Array, epsilon: float, y: Array, moments: Array) -> None:
+    """Write ``[samples, channels, n]`` normalized channel by channel; and mean, variance and inverse deviation ``[3, channels]``."""
+    _loop(_CHANNELS, x.dtype.char)(*map(argument, (x, scale, bias)), epsilon, y, *moments)
 
 
 def channels_grad(x: Array, d: Array, mean: Array, inverse: Array, scale: Array, out: Array, of_scale: Array, of_bias: Array) -> None:

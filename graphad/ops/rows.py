@@ -260,6 +260,20 @@ def _center_and_scale(x: Array, columns: Array, moments: Array, epsilon: float, 
     moments[0] += rounded
 
 
+def normalized_channels(x: Array, scale: Array, bias: Array, epsilon: float) -> tuple[Array, Array]:
+    """``[samples, channels, n]`` normalized, scaled and shifted channel by channel; mean, variance and its inverse square root."""
+    y, moments = aligned(x.shape, x.dtype), np.empty((3, x.shape[1]), x.dtype)
+    if may_compile(x, scale, bias) and x.shape[2] <= DIGITS:
+        row_loops.channels(x, scale, bias, epsilon, y, moments)
+        return y, moments
+    with row_buffers(x):
+        for place, rows, mean, variance in centered_tiles(x):
+            moments[0, place], moments[1, place], moments[2, place] = mean, variance, inverse_root(variance, epsilon, x.dtype)
+            rows *= spread(moments[2, place] * scale[place], rows)
+            np.add(rows, spread(bias[place], rows), out=y[:, place])
+    return y, moments
+
+
 def inverse_root(variance: Array, epsilon: float, dtype: np.dtype[np.generic]) -> Array:
     """``1 / sqrt(variance + epsilon)``, rounded to a dtype."""
     return (1.0 / np.sqrt(variance + epsilon)).astype(dtype)

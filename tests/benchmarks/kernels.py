@@ -5,8 +5,8 @@
     python -m tests.benchmarks.kernels path/to/bin/python norm depthwise    only the cases with one of these words in their names
 
 The shapes are those of LeNet (batch 64), ResNet-18 (batch 1 and 8), MobileNet (batch 1 and 8) and a transformer, float32. With numba
-installed, *loops* are the kernels that ``Executor(numba=True)`` takes. Every figure is the processor time of the quickest of the runs, or of
-short ones together, that fit into a quarter of a second. Target: at most 1.5 times torch's time.
+installed, *loops* are the kernels that ``Executor(numba=True)`` takes. Every figure is the processor time of the quickest of the runs, or
+of short ones together, that fit into a quarter of a second. Target: at most 1.5 times torch's time.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from graphad.ops import lookup
 from graphad.ops.depthwise import depthwise, depthwise_cotangent, depthwise_spread
 from graphad.ops.loops import COMPILED
 from graphad.ops.maxima import scattered
-from graphad.ops.rows import normalized_rows, softmax_rows, softmax_rows_grad, through_channels, through_rows
+from graphad.ops.rows import normalized_channels, normalized_rows, softmax_rows, softmax_rows_grad, through_channels, through_rows
 from graphad.ops.windows import axes, extents_of
 from graphad.types import Array
 
@@ -187,6 +187,22 @@ def test_layer_norm_keeps_its_digits_far_from_zero(has_scale: bool, middle: floa
     near(moments[1], variance.astype(dtype), dtype)
     for one, other in zip(found_grad, grad, strict=True):
         near(one, other.astype(dtype), dtype, times=4)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("middle", [0.0, 1e4])
+def test_batch_norm_keeps_its_digits_far_from_zero(middle: float, dtype: str) -> None:
+    x, scale, bias = drawn(6, 5, 77, dtype=dtype) + np.asarray(middle, dtype), drawn(5, dtype=dtype, seed=1), drawn(5, dtype=dtype, seed=2)
+    x[2, 3, 4], x[:, 4] = np.nan, x[0, 4, 0]  # a channel with nan, and one of equal numbers
+    exact = x.astype("longdouble")
+    mean, variance = exact.mean((0, 2)), exact.var((0, 2))
+    inverse = 1 / np.sqrt(variance + np.longdouble(1e-5))
+    exact = (exact - mean[:, None]) * (inverse * scale)[:, None] + bias[:, None]
+    with loops():
+        found, moments = normalized_channels(x, scale, bias, 1e-5)
+    near(found, exact.astype(dtype), dtype)
+    for one, other in zip(moments, (mean, variance, inverse), strict=True):
+        near(one, other.astype(dtype), dtype)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
