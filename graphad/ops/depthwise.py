@@ -22,13 +22,12 @@ import numpy as np
 
 from graphad.ops.loops import COMPILED, may_compile
 from graphad.ops.scratch import KEPT_BYTES, scratch
-from graphad.ops.window_loops import can_loop, cotangent_of, product_for, product_of
+from graphad.ops.window_loops import can_loop, cotangent_of, product_for, spread_of
 from graphad.ops.windows import Axes, Axis, Lines, element, extents_of, inside, kernel_of, last, lines_of, padded, spaced, windows
 from graphad.types import Array, Shape
 
 LINE_BYTES = 1 << 19  # of the lines of some channels, which with their products stay in a cache of the second level
 CACHED_BYTES = 1 << 18
-IMAGE_BYTES = 1 << 20  # of the images that are written phase by phase
 SMALL = 1 << 8  # elements of an image of which a product takes longer to begin than to compute: those of all samples go into one
 LEAST = 1 << 6  # elements of an image from which on the lines pay for each row of the filter
 Product = Callable[[Array, Array], Array]
@@ -76,7 +75,7 @@ def depthwise_spread(filter_: Array, y: Array, window_axes: Axes, groups: int) -
     if len(filter_) == groups and len(turned_axes) == len(window_axes):
         return depthwise(y, np.ascontiguousarray(np.flip(filter_, tuple(range(2, filter_.ndim)))), turned_axes, groups)
     if len(filter_) == groups and may_compile(filter_, y) and can_loop(window_axes):
-        return _spread_by_phases(filter_, y, window_axes)
+        return spread_of(filter_, y, window_axes)
     if len(filter_) == groups and (geometry := _geometry(window_axes)):
         return _spread_by_lines(filter_, y, window_axes, geometry)
     return _spread_by_weights(filter_, y, window_axes, groups)
@@ -462,46 +461,6 @@ def _turned(axis: Axis) -> Axis | None:
     if axis.stride > 1 or before < 0 or after < 0:
         return None
     return Axis(axis.count, axis.kernel, 1, axis.dilation, before, after, axis.size)
-
-
-class _Phase(NamedTuple):
-    """The elements of an image that are a stride apart along an axis: each is met by some taps of the filter, from windows that follow
-    each other."""
-
-    elements: slice
-    taps: list[int]
-    outputs: slice
-    windows: Axis
-
-
-def _phases(axis: Axis) -> Iterator[_Phase]:
-    """The phases of an axis that windows meet."""
-    for first_element in range(axis.stride):
-        # x[i] meets tap k of window o where i + before = o * stride + k * dilation. With k from the last on, o grows by ``step``.
-        taps = [k for k in range(axis.kernel) if (first_element + axis.before - k * axis.dilation) % axis.stride == 0][::-1]
-        elements, step = slice(first_element, axis.size, axis.stride), axis.dilation // gcd(axis.dilation, axis.stride)
-        count = len(range(*elements.indices(axis.size)))
-        first = (first_element + axis.before - taps[0] * axis.dilation) // axis.stride if taps else axis.count
-        if count and first < axis.count:
-            outputs, beyond = slice(max(first, 0), None), first + (len(taps) - 1) * step + count - axis.count
-            windows_of = Axis(axis.count - outputs.start, len(taps), 1, step, max(-first, 0), max(beyond, 0), count)
-            yield _Phase(elements, taps, outputs, windows_of)
-
-
-def _spread_by_phases(filter_: Array, y: Array, window_axes: Axes) -> Array:
-    """The image of windows with strides: a compiled convolution with the taps of each phase."""
-    n, channels = y.shape[:2]
-    out = np.zeros((n, channels, *(axis.size for axis in window_axes)), y.dtype)
-    pairs = [*product(*map(_phases, window_axes))]
-    # All phases of some images and channels, while they are in the cache: each writes to the same lines of it.
-    nbytes = prod(out.shape[2:]) * out.itemsize
-    samples, some = max(1, IMAGE_BYTES // max(nbytes * channels, 1)), min(channels, max(1, IMAGE_BYTES // max(nbytes, 1)))
-    for sample, channel in product(range(0, n, samples), range(0, channels, some)):
-        batch, group = slice(sample, sample + samples), slice(channel, channel + some)
-        for down, across in pairs:
-            weights, part = filter_[group][:, :, down.taps][..., across.taps], y[batch, group, down.outputs, across.outputs]
-            out[batch, group, down.elements, across.elements] = product_of(part, weights, (down.windows, across.windows))
-    return out
 
 
 def _spread_by_weights(filter_: Array, y: Array, window_axes: Axes, groups: int) -> Array:

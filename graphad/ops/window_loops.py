@@ -82,6 +82,25 @@ def loop(x, y, total, image, line, pitch, size, top, left):
             {sums}
 """
 
+# With strides: each element of the image is a sum over the taps of its phase.
+_SPREAD = """\
+@njit(["void({t}[:, :, :, ::1], {t}[:, ::1], {t}[:, :, :, ::1], {t}[::1], intp, intp, intp)"], **options)
+def loop(y, w, out, line, pitch, top, left):
+    rows, columns, margin = y.shape[2], y.shape[3], {margin}
+    groups, rest = np.uint64(out.shape[3] // {sw}), out.shape[3] % {sw}
+    for p in range(y.shape[0]):
+        for c in range(y.shape[1]):
+            {starts}
+            for o in range(rows):
+                source, target = y[p, c, o], line[o * pitch + margin : o * pitch + margin + columns]
+                for i in range(np.uint64(columns)):
+                    target[i] = source[i]
+            for r in range(out.shape[2]):
+                row, down = out[p, c, r], r + top
+                first = np.uint64(margin + down // {sh} * pitch + left // {sw})
+                {totals}
+"""
+
 RUNS = 6  # runs of memory that one loop reads: with more, LLVM does not test whether they overlap with what is written
 TAPS = 25  # sums that one loop keeps in registers
 
@@ -117,13 +136,11 @@ def can_loop(window_axes: Axes) -> bool:
     return len(window_axes) == 2 and all(a.before >= 0 and a.after >= 0 and 0 not in (a.kernel, a.size, a.count) for a in window_axes)
 
 
-def product_of(x: Array, filter_: Array, window_axes: Axes) -> Array:
-    """The products of each channel's filter with every window of x: ``[N, C, *counts]``."""
-    return product_for(x.shape, window_axes, x.dtype)(x, filter_)
-
-
 def product_for(image: Shape, window_axes: Axes, dtype: np.dtype[np.generic]) -> Callable[[Array, Array], Array]:
-    """``product_of`` for images of a shape, in memory that this thread keeps: what does not depend on their elements is found once."""
+    """The products of each channel's filter with every window of images of a shape, ``[N, C, *counts]``, in memory that this thread keeps.
+
+    What does not depend on their elements is found once.
+    """
     geometry, shape = _Geometry(window_axes), (*image[:2], *(a.count for a in window_axes))
     loop, numbers = _depthwise(_PRODUCT, _form(window_axes), dtype.name), geometry.numbers
     memory, line = geometry.memory(dtype)
@@ -147,6 +164,17 @@ def cotangent_of(x: Array, y: Array, window_axes: Axes) -> Array | None:
     loop = _depthwise(_FILTER, _form(window_axes), x.dtype.name)
     loop(argument(x), argument(y), total, *geometry.memory(x.dtype), *geometry.numbers)
     return total if np.isfinite(total).all() else None
+
+
+def spread_of(filter_: Array, y: Array, window_axes: Axes) -> Array:
+    """The image whose windows receive y, each element through its tap of the filter: the transpose of ``product_for``."""
+    geometry, form = _Geometry(window_axes), _form(window_axes)
+    out = aligned((*y.shape[:2], *(a.size for a in window_axes)), y.dtype)
+    line = scratch("lines", (_margin(form, geometry.pitch) + geometry.size,), y.dtype)
+    line.fill(0)
+    weights, (pitch, _, top, left) = argument(filter_).reshape(len(filter_), -1), geometry.numbers
+    _spread(form, y.dtype.name)(argument(y), weights, out, line, pitch, top, left)
+    return out
 
 
 _Form = tuple[tuple[int, int, int, int], tuple[int, int, int, int]]
@@ -208,6 +236,59 @@ def _depthwise(text: str, form: _Form, dtype: str) -> Function:
     if text is _PRODUCT:
         return _written(text, '{"contract"}', form, starts, _products(taps), {"t": dtype})
     return _written(text, '{"contract", "reassoc"}', form, starts, _totals(taps), {"t": dtype})
+
+
+@cache
+def _spread(form: _Form, dtype: str) -> Function:
+    (height, *_), (width, *_) = form
+
+    def total(row: int, column: int) -> list[str]:
+        # A sum for each row of the filter: a single one would be a chain of additions that wait for each other.
+        reaching = groupby(_reaching(form, row, column), key=lambda tap: tap[0] // width)
+        sums = [f"({' + '.join(f'w{k} * line[{at}]' for k, at in some)})" for _, some in reaching]
+        return [f"{_target(form, column)} = {' + '.join(sums) or f'np.{dtype}(0)'}"]
+
+    starts = [f"w{k} = w[c, {k}]" for k in range(height * width)]
+    text = _SPREAD.replace("{margin}", _margin_text(form))
+    return _written(text, '{"contract"}', form, starts, [], {"t": dtype}, _by_rows(form, total))
+
+
+def _margin(form: _Form, pitch: int) -> int:
+    """How far the last tap is from the first, in the lines of phases."""
+    (height, sh, dh, _), (width, sw, dw, extra) = form
+    return (height - 1) * dh // sh * pitch + ((width - 1) * dw + extra) // sw
+
+
+def _margin_text(form: _Form) -> str:
+    return f"{_margin(form, 1) - _margin(form, 0)} * pitch + {_margin(form, 0)}"
+
+
+def _reaching(form: _Form, row: int, column: int) -> Iterator[tuple[int, str]]:
+    """The taps that reach the elements of a phase, and from where in the line of the windows."""
+    (height, sh, dh, _), (width, sw, dw, extra) = form
+    for k, (a, b) in enumerate(product(range(height), range(width))):
+        across = b * dw + extra
+        if (a * dh % sh, across % sw) == (row, column):
+            yield k, f"first + i - np.uint64({a * dh // sh} * pitch + {across // sw})"
+
+
+def _target(form: _Form, column: int) -> str:
+    """An element of a row of the image."""
+    stride = form[1][1]
+    return f"row[i * np.uint64({stride}) + np.uint64({column})]"
+
+
+def _by_rows(form: _Form, total: Callable[[int, int], list[str]]) -> list[str]:
+    """The elements of a row of the image, a stride's at a time, by how the ones of a phase are found."""
+    (_, sh, *_), (_, sw, *_) = form
+    lines = []
+    for row in range(sh):
+        totals = [total(row, column) for column in range(sw)]
+        lines += [f"if down % {sh} == {row}:", "    for i in range(groups):"]
+        lines += [f"        {line}" for some in totals for line in some]
+        for column, some in enumerate(totals[:-1]):  # beyond the last whole group
+            lines += [f"    if rest > {column}:", "        i = groups", *(f"        {line}" for line in some)]
+    return lines
 
 
 def _element(run: str, further: int) -> str:
@@ -283,8 +364,7 @@ def scattered_by_loop(X: Array, peaks: Array, pooled: Array, window_axes: Axes) 
     image, line = geometry.memory(x.dtype)
     image.fill(-np.inf)
     line.fill(np.nan)
-    (height, sh, dh, _), (width, sw, dw, extra) = form
-    margin = (height - 1) * dh // sh * geometry.pitch + ((width - 1) * dw + extra) // sw  # how far the last tap is from the first
+    margin = _margin(form, geometry.pitch)
     places, shares = (scratch(use, (margin + geometry.size,), np.dtype(of)) for use, of in (("number", kind), ("shares", x.dtype)))
     places.fill(-1)
     _maxima(form, x.dtype.name, kind)(x, tops, values, out, places, image, line, shares, *geometry.numbers)
@@ -293,31 +373,19 @@ def scattered_by_loop(X: Array, peaks: Array, pooled: Array, window_axes: Axes) 
 
 @cache
 def _maxima(form: _Form, dtype: str, kind: str) -> Function:
-    (height, sh, dh, _), (width, sw, dw, extra) = form
     starts, taps = _taps(form)
     lines = []
     for number, some in _by_runs(reversed(taps)):
         lines += ["for i in range(length):", f"    top_, place_ = line[i], {'place[i]' if number else f'np.{kind}(-1)'}"]
         lines += [f"    place_ = np.{kind}({k}) if {_element(run, further)} == top_ else place_" for k, run, further in some]
         lines.append("    place[i] = place_")
-    totals = []
-    for phase in range(sh):
-        sums = [_total(form, phase, column, dtype, kind) for column in range(sw)]
-        totals += [f"if down % {sh} == {phase}:", "    for i in range(groups):"]
-        totals += [f"        {line}" for column in sums for line in column]
-        for column, sum_ in enumerate(sums[:-1]):
-            totals += [f"    if rest > {column}:", "        i = groups", *(f"        {line}" for line in sum_)]
-    margin = f"{(height - 1) * dh // sh} * pitch + {((width - 1) * dw + extra) // sw}"
-    return _written(_MAXIMA.replace("{margin}", margin), "False", form, starts, lines, {"t": dtype, "i": kind}, totals)
 
+    def total(row: int, column: int) -> list[str]:
+        terms = [f"total_ = np.{dtype}(0)"]
+        for k, at in _reaching(form, row, column):
+            terms += [f"at_ = {at}", "place_, share_ = places[at_], shares[at_]"]
+            terms.append(f"total_ += share_ if place_ == np.{kind}({k}) else np.{dtype}(0)")
+        return [*terms, f"{_target(form, column)} = total_"]
 
-def _total(form: _Form, row: int, column: int, dtype: str, kind: str) -> list[str]:
-    """An element of a phase as the sum over the taps that reach it, of the windows whose place it is."""
-    (height, sh, dh, _), (width, sw, dw, extra) = form
-    lines = [f"total_ = np.{dtype}(0)"]
-    for k, (a, b) in enumerate(product(range(height), range(width))):
-        across = b * dw + extra
-        if (a * dh % sh, across % sw) == (row, column):
-            lines += [f"at_ = first + i - np.uint64({a * dh // sh} * pitch + {across // sw})", "place_, share_ = places[at_], shares[at_]"]
-            lines.append(f"total_ += share_ if place_ == np.{kind}({k}) else np.{dtype}(0)")
-    return [*lines, f"out[p, r, i * np.uint64({sw}) + np.uint64({column})] = total_"]
+    text = _MAXIMA.replace("{margin}", _margin_text(form))
+    return _written(text, "False", form, starts, lines, {"t": dtype, "i": kind}, _by_rows(form, total))

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from graphad.errors import ShapeError
-from graphad.ops import depthwise
+from graphad.ops import depthwise, maxima, window_loops
+from graphad.ops.pooling import largest
 from graphad.ops.scratch import scratch
 from graphad.ops.windows import Axes, axes
-from graphad.types import Array, Shape
+from graphad.types import Array, Function, Shape
 
 
 def geometries(count: int) -> Iterator[tuple[Shape, Shape, Axes]]:
@@ -33,7 +34,7 @@ def geometries(count: int) -> Iterator[tuple[Shape, Shape, Axes]]:
 
 def soil() -> None:
     """Leave numbers in the memory that kernels write to that would show in any result."""
-    for use in ("lines", "columns", "product", "total"):
+    for use in ("lines", "columns", "product", "total", "number", "shares"):
         scratch(use, (1 << 16,), np.dtype("float64")).fill(np.nan)
 
 
@@ -72,14 +73,40 @@ def test_lines_and_taps_compute_what_windows_do(monkeypatch: pytest.MonkeyPatch,
     assert by_lines > 30
 
 
-def test_each_phase_of_an_image_is_a_convolution_of_the_output(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As compiled kernels do it, with the convolution by windows in place of a loop."""
+@pytest.fixture
+def plain_loops(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The text of loops as Python, which takes no time to compile."""
+
+    def as_python(text: str) -> Function:
+        names: dict[str, Function] = {}
+        text = text.replace("from numba import njit", "njit = lambda *_, **__: lambda function: function")
+        exec(text.replace("{cached}", "False"), names)
+        return names["loop"]
+
+    monkeypatch.setattr(window_loops, "function_of", as_python)
+    kept = (window_loops._spread, window_loops._maxima)
+    for made in kept:
+        made.cache_clear()
+    yield
+    for made in kept:
+        made.cache_clear()
+
+
+def test_loops_over_the_elements_of_an_image(plain_loops: None) -> None:
+    """Each is a sum over the windows that it is in: of gradients of convolutions, and of those whose maximum it is."""
     rng, with_strides = np.random.default_rng(0), 0
-    monkeypatch.setattr(depthwise, "product_of", lambda x, filter_, axes: depthwise._by_windows(x, filter_, axes, len(filter_)))
     for shape, kernel, window_axes in geometries(120):
         filter_ = rng.standard_normal((shape[1], 1, *kernel))
         y = rng.standard_normal((*shape[:2], *(axis.count for axis in window_axes)))
-        near(depthwise._spread_by_phases(filter_, y, window_axes), depthwise._spread_by_weights(filter_, y, window_axes, shape[1]))
+        image = depthwise._spread_by_weights(filter_, y, window_axes, shape[1])
+        soil()
+        near(window_loops.spread_of(filter_, y, window_axes), image)
+        x = np.round(rng.standard_normal(shape))
+        peaks = largest(x, window_axes)
+        soil()
+        np.testing.assert_array_equal(
+            window_loops.scattered_by_loop(x, peaks, y, window_axes), maxima._by_elements(x, peaks, y, window_axes, is_apart=False)
+        )
         with_strides += any(axis.stride > 1 for axis in window_axes)
     assert with_strides > 60
 
