@@ -96,7 +96,7 @@ def loop(y, w, out, line, pitch, top, left):
                 for i in range(np.uint64(columns)):
                     target[i] = source[i]
             for r in range(out.shape[2]):
-                row, down = out[p, c, r], r + top
+                down = r + top
                 first = np.uint64(margin + down // {sh} * pitch + left // {sw})
                 {totals}
 """
@@ -246,7 +246,7 @@ def _spread(form: _Form, dtype: str) -> Function:
         # A sum for each row of the filter: a single one would be a chain of additions that wait for each other.
         reaching = groupby(_reaching(form, row, column), key=lambda tap: tap[0] // width)
         sums = [f"({' + '.join(f'w{k} * line[{at}]' for k, at in some)})" for _, some in reaching]
-        return [f"{_target(form, column)} = {' + '.join(sums) or f'np.{dtype}(0)'}"]
+        return [f"{_target(form, 'p, c, r', column)} = {' + '.join(sums) or f'np.{dtype}(0)'}"]
 
     starts = [f"w{k} = w[c, {k}]" for k in range(height * width)]
     text = _SPREAD.replace("{margin}", _margin_text(form))
@@ -272,10 +272,10 @@ def _reaching(form: _Form, row: int, column: int) -> Iterator[tuple[int, str]]:
             yield k, f"first + i - np.uint64({a * dh // sh} * pitch + {across // sw})"
 
 
-def _target(form: _Form, column: int) -> str:
-    """An element of a row of the image."""
+def _target(form: _Form, row: str, column: int) -> str:
+    """An element of a row of the image, which is read as one of the whole array: a third quicker than by a view of the row."""
     stride = form[1][1]
-    return f"row[i * np.uint64({stride}) + np.uint64({column})]"
+    return f"out[{row}, i * np.uint64({stride}) + np.uint64({column})]"
 
 
 def _by_rows(form: _Form, total: Callable[[int, int], list[str]]) -> list[str]:
@@ -348,7 +348,7 @@ def loop(x, peaks, values, out, places, image, line, shares, pitch, size, top, l
                 share[c] = value[c]
         {sums}
         for r in range(x.shape[1]):
-            row, down = out[p, r], r + top
+            down = r + top
             first = np.uint64(margin + down // {sh} * pitch + left // {sw})
             {totals}
 """
@@ -385,7 +385,7 @@ def _maxima(form: _Form, dtype: str, kind: str) -> Function:
         for k, at in _reaching(form, row, column):
             terms += [f"at_ = {at}", "place_, share_ = places[at_], shares[at_]"]
             terms.append(f"total_ += share_ if place_ == np.{kind}({k}) else np.{dtype}(0)")
-        return [*terms, f"{_target(form, column)} = total_"]
+        return [*terms, f"{_target(form, 'p, r', column)} = total_"]
 
     text = _MAXIMA.replace("{margin}", _margin_text(form))
     return _written(text, "False", form, starts, lines, {"t": dtype, "i": kind}, _by_rows(form, total))
