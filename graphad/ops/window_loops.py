@@ -40,13 +40,13 @@ def fill(image, x, pitch, size, top, left):
     # Whole groups of a stride's elements together: what is read with gaps is not vectorized. After them are a few elements.
     width, groups = x.shape[1], x.shape[1] // {sw}
     for r in range(x.shape[0]):
-        row, down = x[r], r + top
+        down = r + top
         first = (down % {sh}) * {sw} * size + (down // {sh}) * pitch + left // {sw}
         {targets}
         for i in range(np.uint64(groups)):
             {moves}
         for c in range(groups * {sw}, width):
-            image[first + c % {sw} * size + groups] = row[c]
+            image[first + c % {sw} * size + groups] = x[r, c]
 
 '''
 
@@ -220,8 +220,8 @@ def _written(
     """The loop of a text, for a form of windows."""
     (_, sh, _, _), (_, sw, _, _) = form
     whole = _HEAD.replace("{{fast}}", fast) + text
-    targets = [f"target{column} = image[first + {column} * size : first + {column} * size + groups]" for column in range(sw)]
-    moves = [f"target{column}[i] = row[i * np.uint64({sw}) + np.uint64({column})]" for column in range(sw)]
+    targets = [f"start{column} = np.uint64(first + {column} * size)" for column in range(sw)]
+    moves = [f"image[start{column} + i] = x[r, i * np.uint64({sw}) + np.uint64({column})]" for column in range(sw)]
     for name, lines in (("starts", starts), ("sums", sums), ("totals", totals), ("targets", targets), ("moves", moves)):
         # As deep as the line that they are put for.
         whole = re.sub(rf"^( *)\{{{name}\}}$", lambda place: indent("\n".join(lines), place[1]), whole, flags=re.MULTILINE)  # noqa: B023
