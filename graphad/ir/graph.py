@@ -146,9 +146,9 @@ def ordered(graph: nx.MultiDiGraph) -> list[Op]:  # type: ignore[type-arg]
 def _in_order(ops: list[Op]) -> bool:
     """Whether every operator comes after the writers of what it reads."""
     for op in ops:
-        order, inputs = op.order, op.inputs
-        for slot in inputs:
-            for value in inputs[slot]:
+        order = op.order
+        for values in op.inputs.values():
+            for value in values:
                 for writer in value.writers:
                     if writer.order >= order:
                         return False

@@ -38,9 +38,8 @@ def declare(grad_ops: GradOps) -> bool:
     # By ``grad_of`` alone: a gradient has the type of its value, so nothing is inferred.
     has_changed = any([declare(grad_ops.inner[inner]) for member in grad_ops.ops for inner in member.graphs.values()])
     while op is not None:
-        outputs = op.outputs
-        for slot in outputs:
-            for value in outputs[slot]:
+        for values in op.outputs.values():
+            for value in values:
                 if value.shape is None and (of := value.grad_of) is not None and of.shape is not None:
                     graph.set_type(value, of.shape, of.dtype)
                     has_changed = True

@@ -170,9 +170,8 @@ def _cotangents(op: Op) -> tuple[str, ...]:
 def _gradients_written(op: Op, active: frozenset[Value]) -> tuple[int, int]:
     """The numbers of gradients that an operator writes: of those of active values, and of the others."""
     needed_count = useless = 0
-    outputs = op.outputs
-    for slot in outputs:
-        for value in outputs[slot]:
+    for values in op.outputs.values():
+        for value in values:
             if value.grad_of in active:
                 needed_count += 1
             else:
