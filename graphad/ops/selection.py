@@ -96,7 +96,8 @@ def _like(X: TensorType, Mask: TensorType, Like: list[TensorType] | None = None)
     for i, like in enumerate(Like):
         if like.dtype != X.dtype or len(like.shape) != len(X.shape):
             raise ShapeError(f"X is {X} but Like[{i}] is {like}: X is one of the outputs, which have the rank and dtype of Like")
-    return Like
+    # X or zeros: which of the outputs is X is not known before the run, either.
+    return [TensorType(tuple(map(common_extent, X.shape, like.shape)), X.dtype) for like in Like]
 
 
 @operator(

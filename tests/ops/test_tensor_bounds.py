@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import graphad as ga
-from graphad.errors import ShapeError
+from graphad.errors import ExecutionError, ShapeError
 from graphad.ops import lookup
 from graphad.ops.sample import Sample
 from graphad.testing.samples import indexing, linalg, padding, slicing, sort
@@ -231,3 +231,21 @@ def test_what_is_chosen_to_be_written_has_the_rank_of_what_is_written() -> None:
     assert lookup("select_output").infer_types({**slots, "Like": [matrix, matrix]}, {}) == {"Out": [matrix, matrix]}
     with pytest.raises(ShapeError, match=r"X is float64\[2, 3\] but Like\[1\] is float64\[3\]"):
         lookup("select_output").infer_types({**slots, "Like": [matrix, row]}, {})
+
+
+def test_extents_that_may_be_those_of_what_is_written_or_of_zeros_are_unknown() -> None:
+    """Else what reads them, and is read by nothing itself, would be left out of a compiled program although it fails."""
+    types = {"X": [TensorType((0, 3), "float64")], "Mask": [TensorType((), "bool")], "Like": [TensorType((2, 3), "float64")] * 2}
+    assert lookup("select_output").infer_types(types, {}) == {"Out": [TensorType((-1, 3), "float64")] * 2}
+    with ga.program_guard(ga.Program()) as program:
+        x, few = ga.layers.data("x", [2, 3], append_batch_size=False), ga.layers.data("few", [0, 3], append_batch_size=False)
+        mask = ga.layers.data("mask", [], "bool", append_batch_size=False)
+        out, _ = ga.ops.select_output(few, mask, [x, x])
+        ga.ops.elementwise_add(x, out)
+        loss = ga.ops.reduce_sum(x, reduce_all=True)
+    feed = {"x": np.ones((2, 3), np.float32), "few": np.ones((0, 3), np.float32), "mask": np.array(False)}
+    for mode in ("compiled", "interpreted"):
+        executor = ga.Executor(mode=mode)
+        for _ in range(3):  # compiled from the second run on
+            with pytest.raises(ExecutionError, match="elementwise_add"):
+                executor.run(program, feed=feed, fetch_list=[loss], scope=ga.Scope())
