@@ -57,7 +57,7 @@ from graphad.types import Array
 # -- swept chains ----------------------------------------------------------------------------------
 # Programs in which operators read each other's results, every operator after every other one.
 
-CHAINS = 2  # so many pairs of operators a program
+CHAINS = 3  # so many pairs of operators a program
 DIAMONDS = 4  # of so many pairs in one the second reads the first twice
 SIDES = 3  # of so many others in one the second joins two results of the first, over different values
 SANDWICHES = 3  # and of so many others in one the first comes once more after the second
@@ -369,7 +369,7 @@ def _in_turn(choices: Choices, interest: Interest, start: int, count: int) -> It
 # -- swept slopes ----------------------------------------------------------------------------------
 # Programs of many operators at once where all of them are smooth, so that one central difference judges all of their gradients.
 
-OPERATORS = 5  # of a program
+OPERATORS = 8  # of a program
 STEP, BENT = 1e-4, 3e-4  # how far numbers move, and how much slopes may differ where an operator is smooth
 BEND = 1e-2  # and by how much they differ at least where it bends
 STEEPEST = 1e2  # the slope of what goes into a sum with many others, which would not be seen beside larger ones
@@ -541,7 +541,7 @@ def _moved(call: Call, ways: dict[str, list[Any]], distance: float) -> list[Arra
 #
 # Random programs meet every attribute of every operator only after thousands. A sweep goes through them in order.
 
-PAIRS_AT_ONCE = 6  # so many pairs a program
+PAIRS_AT_ONCE = 11  # so many pairs a program
 MOST_TRIED = 12
 NUMBERS = {"near": 0.01, "nearer": 1e-9, "zero": 0.0}  # how little attributes differ that are numbers: zeros in their sign
 PAIR_DTYPES = ("as the samples are", "float32", "int64")  # mostly float64 at first

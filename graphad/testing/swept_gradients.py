@@ -19,7 +19,7 @@ from graphad.testing.operator_programs import NEVER, CallProgram
 from graphad.testing.swept_calls import FLOATS_DRAWN, converted, in_order, known_calls
 from graphad.testing.values import random_like
 
-OPERATORS = 6  # of a program
+OPERATORS = 10  # of a program
 MOST_TRIED = 40  # samples of the operator that is differentiated
 PREFIXES = ("", "D", "DD")  # Paddle's of cotangents, DX, and of cotangents of those, DDX
 

@@ -35,7 +35,7 @@ from graphad.testing.swept_calls import (
 )
 
 INTEGERS = ("int64", "int32")
-VALUED = 3  # so many calls a program
+VALUED = 4  # so many calls a program
 CONSTANT, SAME = 3, 2  # of so many operands one is a constant; of so many calls one has the same operand twice
 
 
