@@ -49,6 +49,24 @@ def long_vectors(typing):
 
 '''
 
+# Text of a module whose function ``apart`` lets LLVM take for granted that the arrays of a loop do not overlap, where it would test the
+# pairs of a few before each loop over elements, and not work on many elements at a time where there are more.
+APART = '''\
+from numba import types
+from numba.extending import intrinsic
+
+@intrinsic
+def apart(typing):
+    """Say of the function that calls this that nothing it writes to is reached through two of its arrays."""
+    def generate(context, builder, signature, args):
+        for argument in builder.function.args:
+            if argument.name.startswith("arg.") and argument.name.endswith(".4"):  # the address of an array's elements
+                argument.add_attribute("noalias")
+        return context.get_dummy_value()
+    return types.none(), generate
+
+'''
+
 
 def may_compile(*arrays: Tensor) -> bool:
     """Whether a kernel may be a compiled loop over these arrays: floats of one type."""
