@@ -143,7 +143,7 @@ def read(kind):
     """The type of a read-only operand; an array that numpy marks as not writeable fits it, too."""
     return types.Array(kind, 1, "C", readonly=True)
 
-@njit([types.void({types})], nogil=True, cache={cached}, error_model="numpy")
+@njit([types.void({types})], nogil=True, _nrt=False, cache={cached}, error_model="numpy")
 def loop({names}):
     long_vectors()
 '''
