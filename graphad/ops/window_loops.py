@@ -23,6 +23,7 @@ import numpy as np
 
 from graphad.ops.loops import APART, argument, function_of
 from graphad.ops.scratch import aligned, scratch
+from graphad.ops.vector_moves import LANES, fills
 from graphad.ops.windows import Axes, Axis, check_fit
 from graphad.types import Array, Function, Shape
 
@@ -119,13 +120,13 @@ class _Geometry:
         down, across = window_axes
         self.strides, extra = (down.stride, across.stride), _extra(across)
         cells = [-(-down.padded // down.stride), -(-(across.padded + extra) // across.stride)]
-        self.pitch, self.size = cells[1], prod(cells)
+        self.pitch, self.size = cells[1], prod(cells) + LANES  # what vectors of a row write beyond the last one
         self.top, self.left = down.before, across.before + extra
         self.length = (down.count - 1) * self.pitch + across.count
 
     def memory(self, dtype: np.dtype[np.generic]) -> tuple[Array, Array]:
         """For an image in its phases, and for the line that is a result: zeros."""
-        image, line = scratch("lines", (self.size * prod(self.strides),), dtype), scratch("columns", (self.length,), dtype)
+        image, line = scratch("lines", (self.size * prod(self.strides),), dtype), scratch("columns", (self.length + LANES,), dtype)
         image.fill(0)
         line.fill(0)
         return image, line
@@ -336,21 +337,16 @@ images = "{t}[:, :, ::1], "
 @njit(["void(" + images * 4 + "{i}[::1], {t}[::1], {t}[::1], {t}[::1], intp, intp, intp, intp)"], **options)
 def loop(x, peaks, values, out, places, image, line, shares, pitch, size, top, left):
     apart()
-    rows, columns = peaks.shape[1], peaks.shape[2]
-    length = np.uint64((rows - 1) * pitch + columns)
+    length = np.uint64((peaks.shape[1] - 1) * pitch + peaks.shape[2])
     margin = {margin}
     place = places[margin : margin + length]
     groups, rest = np.uint64(x.shape[2] // {sw}), x.shape[2] % {sw}
     {starts}
     for p in range(x.shape[0]):
-        fill(image, x[p], pitch, size, top, left)
-        for o in range(rows):
-            first = o * pitch
-            source, target = peaks[p, o], line[first : first + columns]
-            value, share = values[p, o], shares[first + margin : first + margin + columns]
-            for c in range(np.uint64(columns)):
-                target[c] = source[c]
-                share[c] = value[c]
+        of_x, of_peaks = x.size - p * x.shape[1] * x.shape[2], peaks.size - p * peaks.shape[1] * peaks.shape[2]
+        fill_{sh}x{sw}(image, x[p], of_x, pitch, size, top, left, np.{t}(-np.inf))
+        fill_1x1(line, peaks[p], of_peaks, pitch, 0, 0, 0, np.{t}(np.nan))
+        fill_1x1(shares, values[p], of_peaks, pitch, 0, 0, margin, np.{t}(0))
         {sums}
         for r in range(x.shape[1]):
             down = r + top
@@ -392,5 +388,5 @@ def _maxima(form: _Form, dtype: str, kind: str) -> Function:
             terms.append(f"total_ += share_ if place_ == np.{kind}({k}) else np.{dtype}(0)")
         return [*terms, f"{_target(form, 'p, r', column)} = total_"]
 
-    text = _MAXIMA.replace("{margin}", _margin_text(form))
+    text = fills((1, 1), (form[0][1], form[1][1])) + _MAXIMA.replace("{margin}", _margin_text(form))
     return _written(text, "False", form, starts, lines, {"t": dtype, "i": kind}, _by_rows(form, total))

@@ -18,6 +18,7 @@ from graphad.ops.depthwise import depthwise, depthwise_cotangent, depthwise_spre
 from graphad.ops.loops import COMPILED
 from graphad.ops.maxima import scattered
 from graphad.ops.rows import normalized_channels, normalized_rows, softmax_rows, softmax_rows_grad, through_channels, through_rows
+from graphad.ops.window_loops import scattered_by_loop
 from graphad.ops.windows import axes, extents_of
 from graphad.types import Array
 
@@ -109,6 +110,7 @@ MAXIMA = [
     pytest.param("float32", (2, 3), (3, 4), (0, 1, 1, 2), marks=pytest.mark.long),
     pytest.param("float64", (3, 2), (1, 1), (0, 2, 1, 0), marks=pytest.mark.long),
     pytest.param("float32", (5, 5), (2, 3), (2, 2, 2, 2), marks=pytest.mark.long),
+    pytest.param("float32", (2, 2), (5, 5), (0, 0, 0, 0), marks=pytest.mark.long),  # a stride for which no vectors are shuffled
 ]
 
 
@@ -130,6 +132,19 @@ def test_gradients_of_maxima_have_the_same_bits(dtype: str, kernel: Any, strides
         wanted = scattered(x, peaks, pooled, window_axes)
         with loops():
             np.testing.assert_array_equal(scattered(x, peaks, pooled, window_axes), wanted)
+
+
+@pytest.mark.parametrize(("kernel", "stride", "padding"), [(3, 2, 1), (2, 2, 0)])
+def test_gradients_of_maxima_of_few_and_narrow_images(kernel: int, stride: int, padding: int) -> None:
+    """Rows and images that are shorter than a vector, as few as one, of which the last elements are moved one by one."""
+    for extents in [(4, 4), (5, 7), (2, 15), (9, 16), (3, 33), (40, 2)]:
+        window_axes = axes(extents, (kernel, kernel), strides=(stride, stride), paddings=(padding,) * 4)
+        for samples in (1, 3, 20):
+            x = np.round(drawn(samples, 1, *extents, dtype="float32"))
+            wide = np.pad(x, ((0, 0), (0, 0), *((a.before, a.padded - a.size - a.before) for a in window_axes)), constant_values=-np.inf)
+            peaks = np.lib.stride_tricks.sliding_window_view(wide, (kernel, kernel), (2, 3))[:, :, ::stride, ::stride].max((4, 5))
+            pooled = drawn(*peaks.shape, dtype="float32", seed=1)
+            np.testing.assert_array_equal(scattered_by_loop(x, peaks, pooled, window_axes), scattered(x, peaks, pooled, window_axes))
 
 
 # -- rows ------------------------------------------------------------------------------------------

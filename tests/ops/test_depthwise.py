@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from graphad.errors import ShapeError
-from graphad.ops import depthwise, maxima, window_loops
+from graphad.ops import depthwise, maxima, vector_moves, window_loops
 from graphad.ops.loops import APART
 from graphad.ops.pooling import largest
 from graphad.ops.scratch import scratch
@@ -87,6 +87,7 @@ def plain_loops(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         return names["loop"]
 
     monkeypatch.setattr(window_loops, "function_of", as_python)
+    monkeypatch.setattr(vector_moves, "MOST", 0)  # no instructions for vectors
     kept = (window_loops._spread, window_loops._maxima)
     for made in kept:
         made.cache_clear()
