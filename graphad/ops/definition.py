@@ -208,6 +208,8 @@ class OpDef(Traits):
             raise InvalidType(f"operator {self.type!r} takes {', '.join(self.inputs)}; got {len(inputs)} inputs")
         # The first symbol decides where the operator is built: in a program, a graph or a pattern.
         for value in inputs:
+            if type(value) is np.ndarray:
+                continue
             if isinstance(value, Symbol):
                 return value.emit(self, inputs, attrs)
             if isinstance(value, (list, tuple)):  # a union would be made anew in each call
@@ -218,7 +220,8 @@ class OpDef(Traits):
             if type(value) is str and not name.endswith("dtype"):
                 self._check_words(inputs, attrs)
                 break
-        return self.without_optional(self.kernel(*inputs, **attrs))
+        result = self.kernel(*inputs, **attrs)
+        return result if self.only_output else self.without_optional(result)
 
     def _check_words(self, inputs: Sequence[object], attrs: Mapping[str, object]) -> None:
         """Refuse on arrays what programs refuse: a word that is none of an attribute's choices would be taken for one of them."""
