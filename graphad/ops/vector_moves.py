@@ -22,7 +22,8 @@ def vector(context, builder, type, array, index, count):
     """The address of so many elements, and what it is a multiple of."""
     data = context.make_array(type)(context, builder, array).data
     at = builder.gep(data, [index], inbounds=True)
-    return builder.bitcast(at, ir.VectorType(at.type.pointee, count).as_pointer()), type.dtype.bitwidth // 8
+    number = context.get_data_type(type.dtype)
+    return builder.bitcast(at, ir.VectorType(number, count).as_pointer()), type.dtype.bitwidth // 8
 
 def numbered(numbers):
     return ir.Constant(ir.VectorType(ir.IntType(32), len(numbers)), numbers)
