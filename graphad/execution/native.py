@@ -25,7 +25,7 @@ import numpy as np
 
 from graphad.errors import GraphadError
 from graphad.execution.tracing import Call, Value
-from graphad.ops.loops import LONG_VECTORS, LOOPS, folder, function_of
+from graphad.ops.loops import LONG_VECTORS, LOOPS, UNCOUNTED, folder, function_of
 
 
 class MissingNumba(GraphadError, ImportError):
@@ -137,13 +137,13 @@ _HEAD = (
 """Elementwise operations as one loop, by graphad."""
 import numpy as np
 from numba import njit
-{LONG_VECTORS}'''
+{UNCOUNTED}{LONG_VECTORS}'''
     + '''\
 def read(kind):
     """The type of a read-only operand; an array that numpy marks as not writeable fits it, too."""
     return types.Array(kind, 1, "C", readonly=True)
 
-@njit([types.void({types})], nogil=True, _nrt=False, cache={cached}, error_model="numpy")
+@njit([types.void({types})], nogil=True, cache={cached}, error_model="numpy", **uncounted)
 def loop({names}):
     long_vectors()
 '''

@@ -49,6 +49,15 @@ def long_vectors(typing):
 
 '''
 
+# Text of a module in which functions that allocate nothing count no arrays as they come and go. numba does not document the option: where a
+# version has none, they are counted.
+UNCOUNTED = """\
+from numba.core.options import DefaultOptions
+
+uncounted = dict(_nrt=False) if hasattr(DefaultOptions, "_nrt") else dict()
+
+"""
+
 # Text of a module whose function ``apart`` lets LLVM take for granted that the arrays of a loop do not overlap, where it would test the
 # pairs of a few before each loop over elements, and not work on many elements at a time where there are more.
 APART = '''\

@@ -21,20 +21,19 @@ from textwrap import indent
 
 import numpy as np
 
-from graphad.ops.loops import APART, argument, function_of
+from graphad.ops.loops import APART, UNCOUNTED, argument, function_of
 from graphad.ops.scratch import aligned, scratch
 from graphad.ops.vector_moves import LANES, fills
 from graphad.ops.windows import Axes, Axis, check_fit
 from graphad.types import Array, Function, Shape
 
 # An index without a sign needs no test for being counted from the end, which keeps loops from working on many elements at a time. Nothing
-# is allocated, so that views of images need not be counted (``_nrt``), which took a tenth of the time of images of 7x7.
+# is allocated, so that views of images need not be counted, which took a tenth of the time of images of 7x7.
 _HEAD = '''\
 """Windows, by graphad."""
 import numpy as np
 from numba import njit
-{apart}
-options = dict(nogil=True, _nrt=False, cache={cached}, error_model="numpy", fastmath={{fast}})
+{uncounted}{apart}options = dict(nogil=True, cache={cached}, error_model="numpy", fastmath={{fast}}, **uncounted)
 
 @njit(**options)
 def fill(image, x, pitch, size, top, left):
@@ -224,7 +223,7 @@ def _written(
 ) -> Function:
     """The loop of a text, for a form of windows."""
     (_, sh, _, _), (_, sw, _, _) = form
-    whole = _HEAD.replace("{{fast}}", fast).replace("{apart}", APART) + text
+    whole = _HEAD.replace("{{fast}}", fast).replace("{uncounted}", UNCOUNTED).replace("{apart}", APART) + text
     targets = [f"start{column} = np.uint64(first + {column} * size)" for column in range(sw)]
     moves = [f"image[start{column} + i] = x[r, i * np.uint64({sw}) + np.uint64({column})]" for column in range(sw)]
     for name, lines in (("starts", starts), ("sums", sums), ("totals", totals), ("targets", targets), ("moves", moves)):

@@ -9,7 +9,7 @@ import pytest
 
 from graphad.errors import ShapeError
 from graphad.ops import depthwise, maxima, vector_moves, window_loops
-from graphad.ops.loops import APART
+from graphad.ops.loops import APART, UNCOUNTED
 from graphad.ops.pooling import largest
 from graphad.ops.scratch import scratch
 from graphad.ops.windows import Axes, axes
@@ -81,7 +81,7 @@ def plain_loops(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     def as_python(text: str) -> Function:
         names: dict[str, Function] = {}
         assert APART in text
-        text = text.replace(APART, "apart = lambda: None\n")
+        text = text.replace(APART, "apart = lambda: None\n").replace(UNCOUNTED, "uncounted = {}\n")
         text = text.replace("from numba import njit", "njit = lambda *_, **__: lambda function: function")
         exec(text.replace("{cached}", "False"), names)
         return names["loop"]
