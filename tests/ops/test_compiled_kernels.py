@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -145,6 +147,12 @@ def test_gradients_of_maxima_of_few_and_narrow_images(kernel: int, stride: int, 
             peaks = np.lib.stride_tricks.sliding_window_view(wide, (kernel, kernel), (2, 3))[:, :, ::stride, ::stride].max((4, 5))
             pooled = drawn(*peaks.shape, dtype="float32", seed=1)
             np.testing.assert_array_equal(scattered_by_loop(x, peaks, pooled, window_axes), scattered(x, peaks, pooled, window_axes))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="mprotect is called as Linux has it")
+def test_no_loop_reads_beyond_the_end_of_an_array() -> None:
+    found = subprocess.run([sys.executable, "-m", "tests.ops.array_ends"], capture_output=True, text=True, check=False)
+    assert (found.returncode, found.stdout) == (0, "done\n"), found.stderr
 
 
 # -- rows ------------------------------------------------------------------------------------------
