@@ -16,7 +16,7 @@ from graphad.distribution import declared_parts, split_arrays, split_feed
 from graphad.errors import GraphadError, InvalidValue, PassError, Refused
 from graphad.ir import SINGLE_WRITER, Graph, lower, schedule
 from graphad.ir.verify import verify
-from graphad.ops import REGISTRY
+from graphad.ops import REGISTRY, GradOpDef
 from graphad.ops.callbacks import silent
 from graphad.ops.definition import GRAD
 from graphad.passes import AccumulateGrads, CreateGradOps, CreateGradVars, FindOpPath, PruneNoGrad
@@ -611,9 +611,13 @@ def _has_peers(program: Program) -> bool:
 
 
 def _fetched(program: Program) -> list[str]:
-    """The results of operators with effects that no other operator writes: they are requested too, whatever the targets are."""
+    """The results of operators with effects that no other operator writes: they are requested too, whatever the targets are.
+
+    The gradient of a collective exchanges cotangents, which are inner results: ``mixed-precision`` scales them all.
+    """
     ops = program.global_block().ops
     effects = [op for op in ops if (definition := REGISTRY.get(op.type)) is not None and definition.side_effect]
+    effects = [op for op in effects if not isinstance(REGISTRY[op.type], GradOpDef)]
     if not effects:
         return []
     writers = Counter(name for block in program.blocks for op in block.ops for name in op.output_names())

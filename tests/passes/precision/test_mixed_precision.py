@@ -11,7 +11,7 @@ import graphad as ga
 from graphad.errors import PassError
 from graphad.ir import Graph
 from graphad.passes.precision import MixedPrecision
-from graphad.testing import check_case, check_pass
+from graphad.testing import Case, check_case, check_pass
 from graphad.testing.cases import random_case
 from graphad.testing.programs import case_with_gradients
 from tests.graphs import types
@@ -303,3 +303,19 @@ def test_refusals() -> None:
 def test_random_programs_in_single_precision() -> None:
     checked = check_pass(MixedPrecision("float32"), examples=60, tolerance=1e-3)
     assert checked.changed > 5
+
+
+COLLECTIVE = """program { block 0 {
+    var x: float64[1] var y: float64[1] var loss: float64[]
+    var loss@GRAD: float64[] var x@GRAD: float64[1] var z@GRAD: float64[1] var w@GRAD: float64[1] var y@GRAD: float64[1]
+    reduce_sum(X=x) -> (Out=loss) {reduce_all=true}
+    fill_constant() -> (Out=loss@GRAD) {shape=[], value=1.0, dtype="float64"} backward
+    reduce_sum_grad(X=x, Out@GRAD=loss@GRAD) -> (X@GRAD=x@GRAD) {reduce_all=true} backward
+    c_identity_grad(Out@GRAD=x@GRAD) -> (X@GRAD=z@GRAD) {ring_id=0} backward
+    elementwise_add_grad(X=x, Y=y, Out@GRAD=z@GRAD) -> (X@GRAD=w@GRAD, Y@GRAD=y@GRAD) backward
+} }"""
+
+
+def test_cotangents_that_a_collective_exchanges_may_be_scaled() -> None:
+    """As those that no collective exchanges: only what is requested is as large as without a scale."""
+    check_case("mixed-precision{loss_scale=8.0}", Case(ga.Program.parse(COLLECTIVE), "loss", {"x": np.ones(1), "y": np.ones(1)}))
