@@ -237,17 +237,19 @@ class _Prover:
         return reason
 
 
-def _solved(claim: object, seconds: float) -> tuple[Element, str | None]:
+def _solved(claim: Element, seconds: float) -> tuple[Element, str | None]:
     """A model of a claim, and why there is none; None twice if there cannot be one."""
+    # In a context of its own: the solver goes by the order in which terms were made, and elsewhere that is the history of the process.
+    context = z3.Context()
     # The logic of floats and bit-vectors without quantifiers, which is decided by turning all of it into a formula of truth values.
-    solver = z3.SolverFor("QF_FPBV")
+    solver = z3.SolverFor("QF_FPBV", ctx=context)
     solver.set("timeout", int(seconds * 1000))
     solver.set("random_seed", 0)
-    solver.add(claim)
+    solver.add(claim.translate(context))
     answer = solver.check()
     if answer == z3.unsat:
         return None, None
-    return (solver.model(), "") if answer == z3.sat else (None, "time is over")
+    return (solver.model().translate(claim.ctx), "") if answer == z3.sat else (None, "time is over")
 
 
 def _type_in(setting: Setting, term: Term) -> TensorType:

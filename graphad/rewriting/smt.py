@@ -52,20 +52,37 @@ class Functions:
         self.exact = exact
         self.facts: list[Element] = []
         self._results: dict[tuple[object, ...], Element] = {}
+        self._places: dict[int, tuple[int, Element]] = {}
         self.applied: list[tuple[str, tuple[Element, ...], Element]] = []  # names, arguments and results, in this order
 
-    def apply(self, name: str, sort: object, *arguments: Element) -> tuple[Element, bool]:
-        """The result of a function, and whether it is a new one."""
+    @cached_property
+    def _context(self) -> Element:
+        # The solver orders and searches by its numbers for terms, which go on through the life of a context: in one of their own, the same
+        # terms are simplified to the same ones whatever was proved before.
+        return z3.Context()
+
+    def place(self, x: Element) -> int:
+        """The place of a term among those that were asked for, in the order in which they first were."""
+        # The solver's own number for it would depend on what was made before. Terms are kept, since numbers of those gone are given anew.
+        return self._places.setdefault(x.get_id(), (len(self._places), x))[0]
+
+    def simplified(self, x: Element) -> Element:
+        return z3.simplify(x.translate(self._context)).translate(x.ctx)
+
+    def apply(self, name: str, sort: object, *arguments: Element, in_any_order: bool = False) -> tuple[Element, bool]:
+        """The result of a function, and whether it is a new one; two arguments may be given ``in_any_order``."""
         # Ackermann's expansion (W. Ackermann, "Solvable Cases of the Decision Problem", 1954): a constant for each application, and for
         # each pair of them that equal arguments give equal results. The solver's logic of floats and bits has no functions.
-        arguments = tuple(z3.simplify(a) for a in arguments)
+        arguments = tuple(self.simplified(a) for a in arguments)
         key = (name, *(a.get_id() for a in arguments))
         if key in self._results:
             return self._results[key], False
-        result = self._results[key] = z3.FreshConst(sort, name)
+        result = self._results[key] = z3.Const(f"{name}!{len(self._results)}", sort)
         for function_name, before, earlier_result in self.applied:
             if function_name == name and before[0].sort() == arguments[0].sort():
-                self.facts.append(z3.Implies(z3.And(*(a == b for a, b in zip(before, arguments, strict=True))), earlier_result == result))
+                orders = (arguments, arguments[::-1]) if in_any_order else (arguments,)
+                are_equal = [z3.And(*(a == b for a, b in zip(before, order, strict=True))) for order in orders]
+                self.facts.append(z3.Implies(z3.Or(*are_equal), earlier_result == result))
         self.applied.append((name, arguments, result))
         return result, True
 

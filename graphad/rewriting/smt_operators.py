@@ -68,15 +68,14 @@ def add(x: Element, y: Element) -> Element:
 
 def _some_sum(x: Element, y: Element) -> Element:
     """A function of two terms in any order, of which little more is known than what it does with zeros."""
-    # Both sides of a rule should get the same term, so operands are put in one order, by the solver's number for them, and the first
-    # without a sign.
-    (x, minus_x), (y, minus_y) = sorted((signed(x), signed(y)), key=lambda pair: pair[0].get_id())
+    # Both sides of a rule should get the same term, so operands are put in one order, and the first without a sign.
+    (x, minus_x), (y, minus_y) = sorted((signed(x), signed(y)), key=lambda pair: current().place(pair[0]))
     if minus_x:  # -x + y = -(x - y), except for the sign of a sum that is zero, which another function gives
         x, y, minus_y = neg(x), (neg(y) if minus_y else y), False
     y = neg(y) if minus_y else y
     is_flipped = x.decl().kind() == z3.Z3_OP_FPA_NEG
     a, b = (x.arg(0), neg(y)) if is_flipped else (x, y)
-    result, is_new = current().apply("sum", a.sort(), a, b)
+    result, is_new = current().apply("sum", a.sort(), a, b, in_any_order=True)
     if is_new:
         # What is known of any sum: nan spreads, and 0 adds nothing. Rounding, and infinities, are left open.
         current().facts += [
@@ -87,7 +86,7 @@ def _some_sum(x: Element, y: Element) -> Element:
         ]
     if not is_flipped:
         return result
-    zero, _ = current().apply("zero of a sum", a.sort(), a, b)
+    zero, _ = current().apply("zero of a sum", a.sort(), a, b, in_any_order=True)
     return z3.If(z3.fpIsZero(result), z3.If(z3.fpIsZero(zero), zero, literal(0.0, a.sort())), neg(result))
 
 
@@ -125,8 +124,8 @@ def mul(x: Element, y: Element) -> Element:
 
 
 def _some_product(x: Element, y: Element) -> Element:
-    x, y = sorted((x, y), key=lambda factor: factor.get_id())
-    result, is_new = current().apply("product", x.sort(), x, y)
+    x, y = sorted((x, y), key=current().place)
+    result, is_new = current().apply("product", x.sort(), x, y, in_any_order=True)
     if is_new:
         is_finite = [z3.Not(z3.Or(z3.fpIsNaN(f), z3.fpIsInf(f))) for f in (x, y)]
         zero = z3.Or(z3.And(z3.fpIsZero(x), is_finite[1]), z3.And(z3.fpIsZero(y), is_finite[0]))

@@ -11,7 +11,7 @@ import pytest
 from graphad.ops import REGISTRY, lookup
 from graphad.rewriting import smt
 from graphad.rewriting.proving import _python
-from graphad.rewriting.smt_operators import ASSUMED, NONNEGATIVE, NoMeaning, meaning_of
+from graphad.rewriting.smt_operators import ASSUMED, NONNEGATIVE, NoMeaning, add, meaning_of, mul
 from graphad.types import TensorType
 from tests.shares import one_in
 
@@ -207,3 +207,28 @@ def test_an_operator_without_meaning_says_so(op_type: str) -> None:
     dtype = "int64" if op_type.startswith("bitwise") else "float64"
     with smt.functions(True), pytest.raises(NoMeaning):
         meaning_of(definition, [smt.number(1, dtype) for slot in definition.inputs.values() if not slot.optional], attrs, True, set())
+
+
+@pytest.mark.parametrize("function", [add, mul])
+def test_terms_do_not_depend_on_what_the_process_made_before(function: Any) -> None:
+    """The solver numbers its terms as they are made, and a proof that was found at once was not found after others."""
+    facts = []
+    for mark, order in zip("abcdef", itertools.permutations("xyz"), strict=True):
+        made = {name: z3.Const(f"{name} of {mark}", z3.Float32()) for name in order}
+        with smt.functions(exact=False) as functions:
+            for a, b in itertools.product("xyz", repeat=2):
+                function(function(made[a], made[b]), made[a])
+            facts.append([fact.sexpr().replace(f" of {mark}", "") for fact in functions.facts])
+    assert len(facts[0]) > 50
+    assert all(found == facts[0] for found in facts)
+
+
+@pytest.mark.parametrize("function", [add, mul])
+def test_sums_and_products_of_equal_operands_are_equal_in_any_order(function: Any) -> None:
+    x, y, v, w = z3.Consts("x y v w", z3.Float32())
+    with smt.functions(exact=False) as functions:
+        one, other = function(x, y), function(v, w)
+        solver = z3.SolverFor("QF_FPBV")
+        solver.add(*functions.facts, x == w, y == v)
+    assert solver.check(z3.fpNEQ(one, other), z3.Not(z3.fpIsNaN(one))) == z3.unsat
+    assert solver.check(one == z3.FPVal(3.0, z3.Float32())) == z3.sat

@@ -79,9 +79,9 @@ def _mutant(name: str, where: str, old: str, new: str, text: str, **options: Any
 _PATH = (
     _mutant(
         "differentiates-through-stopped-values",
-        f"{FIND}:Varied.may_vary",
-        "and not value.stop_gradient and value not in self.blocked",
-        "and value not in self.blocked",
+        f"{FIND}:Varied.sweep",
+        "and not (var is not None and var.stop_gradient)",
+        "and True",
         """
         x: float64[2]
         a: float64[2] stop_gradient
