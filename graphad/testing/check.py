@@ -38,7 +38,6 @@ from graphad.testing.trial import (
     Trial,
     Unfit,
     as_pass,
-    claimed_tolerance,
     followed,
     inner_passes,
     standard_preparation,
@@ -62,7 +61,6 @@ SELDOM = {
     "standard": (8, 12),
 }
 CHANGED = 4  # and on one in so many the pass is watched while it runs: whether it changes what it says it does not
-COARSE = 1e-3  # a pass with this tolerance may compute in float16, to which large and tiny numbers are infinite and zero
 MUTATED, CHANGES = 4, (1, 1, 2, 4)  # one program in so many is a mutated one; how many choices differ
 RENUMBERED = 3  # of so many mutated programs one has the same operators, on other numbers
 DRAWN = 2  # of so many programs that could be mutated the smallest is: one of 200 operators costs as much as ten small ones
@@ -215,7 +213,7 @@ def _every_kind(subject: Subject) -> Callable[[Choices], Case]:
     all_rules = [rule for pass_ in passes for rule in rules_of(pass_)]
     rules = [rule for rule in all_rules if isinstance(rule, PatternRule)]
     interest = interest_of(passes, (rule for rule in all_rules if not isinstance(rule, PatternRule)))
-    if _is_coarse(subject):
+    if subject.is_coarse:
         interest = replace(interest, kinds=SHORT)
     is_exact = all(rule.exact for rule in rules)
     is_about_gradients = interest.backward and not subject.is_backward
@@ -245,14 +243,9 @@ def _every_kind(subject: Subject) -> Callable[[Choices], Case]:
     return program
 
 
-def _is_coarse(subject: Subject) -> bool:
-    tolerance = claimed_tolerance(as_pass(subject.what, "loss")) if subject.tolerance is None else subject.tolerance
-    return tolerance >= COARSE
-
-
 def _numbers(subject: Subject) -> Sequence[str]:
     """The kinds of numbers on which a program may run that was drawn for others."""
-    return SHORT if _is_coarse(subject) else (*NUMBERS, NON_FINITE, MIXED)
+    return SHORT if subject.is_coarse else (*NUMBERS, NON_FINITE, MIXED)
 
 
 def _stops_gradients(case: Case) -> bool:

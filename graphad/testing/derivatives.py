@@ -11,7 +11,7 @@ import numpy as np
 from graphad.backward import gradients
 from graphad.errors import GraphadError
 from graphad.ir import Graph, Op, Value, lower
-from graphad.ops import REGISTRY, ControlDef, OpDef, lookup
+from graphad.ops import REGISTRY, ControlDef, GradOpDef, OpDef, lookup
 from graphad.ops.definition import GRAD
 from graphad.passes.backward import GradOps
 from graphad.passes.backward.find_op_path import source_value
@@ -384,6 +384,8 @@ def overflows_float16(case: Case) -> bool:
 
 def _may_be_narrow(op: Op) -> bool:
     definition = REGISTRY.get(op.type)
+    # A gradient is as narrow as its forward operator.
+    definition = definition.forward if isinstance(definition, GradOpDef) else definition
     return isinstance(definition, OpDef) and bool(definition.narrow)
 
 

@@ -34,6 +34,7 @@ from graphad.types import TENSOR, Array
 # -- subject ---------------------------------------------------------------------------------------
 # What is tried out: a pass or a pipeline, what runs before it, what it is compared with, and how exact it has to be.
 
+COARSE = 1e-3  # a pass of this tolerance may compute in float16
 LOSS = "$loss"  # in the text of a pipeline: the name of the case's loss
 _PATH = f"find-op-path{{targets=[{LOSS}]}}"
 BACKWARD = (_PATH, "expand-grad-ops", _PATH, "create-grad-ops", "prune-no-grad", "accumulate-grads", "create-grad-vars")
@@ -112,6 +113,12 @@ class Subject:
             raise InvalidValue(f"{self} names the loss {case.loss_name!r}, which a pass before may remove: it is not requested")
         if self.is_backward and any(var.type == TENSOR and var.declared[1] is None for var in case.program.list_vars()):
             raise InvalidValue("a tensor of the program has no type, so that its gradient can have none")
+
+    @cached_property
+    def is_coarse(self) -> bool:
+        """Whether it may compute in float16, to which large and tiny numbers are infinite and zero."""
+        tolerance = claimed_tolerance(as_pass(self.what, "loss")) if self.tolerance is None else self.tolerance
+        return tolerance >= COARSE
 
     @cached_property
     def names_loss(self) -> bool:

@@ -330,6 +330,17 @@ def test_a_product_that_float16_does_not_hold_decides_nothing() -> None:
     assert not overflows_float16(Case(ga.Program.parse(text), "", {"x": np.full((1, 1), 12.0, "float32")}))
 
 
+def test_a_gradient_of_a_product_that_float16_does_not_hold_decides_nothing() -> None:
+    """Gradient operators are as narrow as the operators that they are the gradients of."""
+    text = "program { block 0 { var x: float32[1, 1] var w: float32[1, 1] var g: float32[1, 1] var d: float32[1, 1] OP } }"
+    arrays = {name: np.full((1, 1), 300.0, "float32") for name in "xwg"}
+    product = ga.Program.parse(text.replace("OP", "mul_grad(X=x, Y=w, Out@GRAD=g) -> (Y@GRAD=d) backward"))
+    assert overflows_float16(Case(product, "", arrays))
+    # exp has no narrow kernel, and so has its gradient: a pass that narrows it anyway is wrong.
+    other = ga.Program.parse(text.replace("OP", "exp_grad(Out=w, Out@GRAD=g) -> (X@GRAD=d) backward"))
+    assert not overflows_float16(Case(other, "", arrays))
+
+
 def test_extents_that_follow_numbers_need_not_hold_on_ranks_with_other_numbers() -> None:
     text = (
         "program { block 0 { var x: float64[2] var half: float64[2] var far: bool[2] var y: float64[2] var z: float64[2] "
