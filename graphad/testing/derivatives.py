@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -30,6 +30,7 @@ STEADY = 1e-6  # and those of two steps
 ROUNDED_UNITS = (1, 2, 3, 5, 8, 10, 13, 17, 21, 26, 30, 32)  # in the last place: arrays move by so many
 ROUNDED_RESULTS = (1, 2)  # and results of operators by so many
 _IRRATIONAL = 1e3 * (math.sqrt(5.0) - 1.0)  # the fractional parts of its multiples are spread evenly over [0, 1)
+ROOT = math.sqrt(FLOAT16)  # products of two numbers below it fit into float16
 FAR = 1e50  # a gradient multiplies numbers of a program: with larger ones, or smaller than 1 / FAR, it may be 0 where it should not
 
 
@@ -368,25 +369,33 @@ def _gives_whole_ties(op: Op) -> bool:
 
 def overflows_float16(case: Case) -> bool:
     """Whether an operator that may be computed in a narrow type gives, of numbers that float16 holds, finite ones that it does not."""
-    found, beyond = False, set[Value]()
+    found, beyond, large = False, set[Value](), set[Value]()
 
     def see(value: Value, array: object) -> None:
         nonlocal found
-        if not isinstance(array, np.ndarray) or array.dtype.kind != "f" or not (np.isfinite(array) & (np.abs(array) > FLOAT16)).any():
+        if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
             return
-        # A writer that read what is too large already is not the one that went too far.
-        found |= any(_may_be_narrow(op) and beyond.isdisjoint(op.reads()) for op in value.writers)
-        beyond.add(value)
+        most = np.abs(array).max(initial=0.0, where=np.isfinite(array))
+        if most > ROOT:
+            large.add(value)
+        if most > FLOAT16:
+            # A writer that read what is too large already is not the one that went too far.
+            found |= any(beyond.isdisjoint(op.reads()) and _may_go_beyond(op, large) for op in value.writers)
+            beyond.add(value)
 
     watch(lower(case.program), case, see)
     return found
 
 
-def _may_be_narrow(op: Op) -> bool:
+def _may_go_beyond(op: Op, large: Set[Value]) -> bool:
+    """Whether an operator that may be narrow can rightly give more than float16 holds; ``large`` are the values above the root of that."""
     definition = REGISTRY.get(op.type)
     # A gradient is as narrow as its forward operator.
     definition = definition.forward if isinstance(definition, GradOpDef) else definition
-    return isinstance(definition, OpDef) and bool(definition.narrow)
+    narrow = definition.narrow if isinstance(definition, OpDef) else ""
+    # A product of matrices adds up many products, an operator that follows gives at most one of two numbers. Of small ones that is small:
+    # an exponential of them, which is not, must not be narrow, whatever its definition says.
+    return narrow == "gains" or (narrow == "follows" and not large.isdisjoint(op.reads()))
 
 
 def is_normal(case: Case) -> bool:

@@ -10,6 +10,7 @@ import pytest
 
 import graphad as ga
 from graphad.errors import InvalidValue, TooManyIterations
+from graphad.ops import REGISTRY
 from graphad.testing import Case, assert_equivalent, check_case
 from graphad.testing.cases import completed, fitted, random_case
 from graphad.testing.checks import _is_unstable, against_differences
@@ -336,9 +337,20 @@ def test_a_gradient_of_a_product_that_float16_does_not_hold_decides_nothing() ->
     arrays = {name: np.full((1, 1), 300.0, "float32") for name in "xwg"}
     product = ga.Program.parse(text.replace("OP", "mul_grad(X=x, Y=w, Out@GRAD=g) -> (Y@GRAD=d) backward"))
     assert overflows_float16(Case(product, "", arrays))
-    # exp has no narrow kernel, and so has its gradient: a pass that narrows it anyway is wrong.
+    # exp must not be narrow, nor its gradient: a pass that narrows them anyway is wrong.
     other = ga.Program.parse(text.replace("OP", "exp_grad(Out=w, Out@GRAD=g) -> (X@GRAD=d) backward"))
     assert not overflows_float16(Case(other, "", arrays))
+
+
+@pytest.mark.parametrize(("number", "is_excused"), [(12.0, False), (300.0, True)])
+def test_what_one_operator_makes_of_small_numbers_decides_whatever_its_definition_says(
+    number: float, is_excused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A definition that says of a steep function that it may be narrow is what is wrong, and no excuse."""
+    monkeypatch.setitem(REGISTRY, "exp", replace(REGISTRY["exp"], narrow="follows"))
+    declared = "var x: float64[1] var y: float64[1] var z: float64[1]"
+    text = f"program {{ block 0 {{ {declared} exp(X=x) -> (Out=y) elementwise_mul(X=x, Y=x) -> (Out=z) }} }}"
+    assert overflows_float16(Case(ga.Program.parse(text), "", {"x": np.array([number])})) == is_excused
 
 
 def test_extents_that_follow_numbers_need_not_hold_on_ranks_with_other_numbers() -> None:
