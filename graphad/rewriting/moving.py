@@ -432,6 +432,7 @@ def _tried(rule: PatternRule, choice: _Choice) -> tuple[bool, str | None]:
         return False, None
     grounds = [grid for grids_ in ([*choice.values.values()], *choice.lists.values()) for grid in grids_]
     premises += [extent >= 0 for grid in grounds for extent in grid.extents] + grids.facts
+    # A rule is applied where both sides have the same extents, whatever those are that only a run knows (``evaluation.keeps_types``).
     premises += [a == b for old, new in zip(before, after, strict=True) for a, b in zip(old.extents, new.extents, strict=True)]
     solver = z3.Solver()
     solver.set("timeout", 10_000)
