@@ -66,14 +66,14 @@ class Functions:
         # The solver's own number for it would depend on what was made before. Terms are kept, since numbers of those gone are given anew.
         return self._places.setdefault(x.get_id(), (len(self._places), x))[0]
 
-    def simplified(self, x: Element) -> Element:
+    def _simplified(self, x: Element) -> Element:
         return z3.simplify(x.translate(self._context)).translate(x.ctx)
 
     def apply(self, name: str, sort: object, *arguments: Element, in_any_order: bool = False) -> tuple[Element, bool]:
         """The result of a function, and whether it is a new one; two arguments may be given ``in_any_order``."""
         # Ackermann's expansion (W. Ackermann, "Solvable Cases of the Decision Problem", 1954): a constant for each application, and for
         # each pair of them that equal arguments give equal results. The solver's logic of floats and bits has no functions.
-        arguments = tuple(self.simplified(a) for a in arguments)
+        arguments = tuple(self._simplified(a) for a in arguments)
         key = (name, *(a.get_id() for a in arguments))
         if key in self._results:
             return self._results[key], False

@@ -213,7 +213,7 @@ def _every_kind(subject: Subject) -> Callable[[Choices], Case]:
     all_rules = [rule for pass_ in passes for rule in rules_of(pass_)]
     rules = [rule for rule in all_rules if isinstance(rule, PatternRule)]
     interest = interest_of(passes, (rule for rule in all_rules if not isinstance(rule, PatternRule)))
-    if subject.is_coarse:
+    if subject.may_be_in_float16:
         interest = replace(interest, kinds=SHORT)
     is_exact = all(rule.exact for rule in rules)
     is_about_gradients = interest.backward and not subject.is_backward
@@ -245,7 +245,7 @@ def _every_kind(subject: Subject) -> Callable[[Choices], Case]:
 
 def _numbers(subject: Subject) -> Sequence[str]:
     """The kinds of numbers on which a program may run that was drawn for others."""
-    return SHORT if subject.is_coarse else (*NUMBERS, NON_FINITE, MIXED)
+    return SHORT if subject.may_be_in_float16 else (*NUMBERS, NON_FINITE, MIXED)
 
 
 def _stops_gradients(case: Case) -> bool:

@@ -49,6 +49,7 @@ from graphad.testing.equivalence import (
 )
 from graphad.testing.reach import Arc, Reach
 from graphad.testing.trial import (
+    IN_FLOAT16,
     Finding,
     HiddenChange,
     RefusedLate,
@@ -124,7 +125,7 @@ def _renamed_names(values: list[object], known: set[str], rename: Callable[[str]
 EXACT = 1e-9  # tolerance of gradients where all is float64
 UNSTABLE = 10  # how many times as much as arrays results may move within a tolerance
 UNSTABLE_AT_ENDS = 25  # and where the pass makes something nan or infinite: exponentials move by more, and still are finite
-IN_FLOAT16, NORMAL = 1e-3, 2.0**-14  # a tolerance with which a pass may compute in float16, and the least number that it holds in full
+NORMAL = 2.0**-14  # the least number that float16 holds in full
 CANCELED = 10.0  # as many times what rounding makes of a gradient may be wrong with it
 PATTERNS = 4  # in which numbers move, to find out how much that is
 OF_TERMS = 0.1  # in float32, gradients that are smaller may be what is left of terms that cancel

@@ -34,7 +34,7 @@ from graphad.types import TENSOR, Array
 # -- subject ---------------------------------------------------------------------------------------
 # What is tried out: a pass or a pipeline, what runs before it, what it is compared with, and how exact it has to be.
 
-COARSE = 1e-3  # a pass of this tolerance may compute in float16
+IN_FLOAT16 = 1e-3  # a pass with this tolerance may compute in float16, to which large and tiny numbers are infinite and zero
 LOSS = "$loss"  # in the text of a pipeline: the name of the case's loss
 _PATH = f"find-op-path{{targets=[{LOSS}]}}"
 BACKWARD = (_PATH, "expand-grad-ops", _PATH, "create-grad-ops", "prune-no-grad", "accumulate-grads", "create-grad-vars")
@@ -115,10 +115,10 @@ class Subject:
             raise InvalidValue("a tensor of the program has no type, so that its gradient can have none")
 
     @cached_property
-    def is_coarse(self) -> bool:
-        """Whether it may compute in float16, to which large and tiny numbers are infinite and zero."""
+    def may_be_in_float16(self) -> bool:
+        """Whether it may compute in float16."""
         tolerance = claimed_tolerance(as_pass(self.what, "loss")) if self.tolerance is None else self.tolerance
-        return tolerance >= COARSE
+        return tolerance >= IN_FLOAT16
 
     @cached_property
     def names_loss(self) -> bool:
