@@ -77,9 +77,9 @@ def probe(value: Value, kind: str, before: Op | None) -> Probe:
         # The number of nans fits int64 whatever the dtype of the value is.
         numbers = add.op("cast", [flags], value.shape, "int64", name + "@ELEMENTS", {"out_dtype": "int64"})
         return Probe(name, kind, add.op("reduce_sum", [numbers], (), "int64", result_name, {"reduce_all": True}))
-    # A minimum of no elements is an error in numpy: where there may be none, one number is added that is neutral for the minimum.
-    elements = value if -1 not in (value.shape or ()) else add.with_one_more(value, _EMPTY[kind])
-    return Probe(name, kind, add.op(_REDUCED[kind], [elements], (), value.dtype, result_name, {"reduce_all": True}))
+    # There may be no elements, whatever is declared: what an operator gives may follow from the numbers that it reads.
+    attrs = {"reduce_all": True, "allow_empty": True}
+    return Probe(name, kind, add.op(_REDUCED[kind], [value], (), value.dtype, result_name, attrs))
 
 
 def nothing_seen(graph: Graph, probe: Probe, before: Op | None) -> Value:
@@ -117,17 +117,9 @@ class _Adding:
     ) -> Value:
         """One operator; return what it writes."""
         result = self.graph.add_version(self.graph.values.fresh(name), shape, dtype)
-        slots = {"X": list(inputs)} if inputs else {}
-        new_op = self.graph.add_op(type, slots, {"Out": [result]}, attrs, before=self.before, role=self.watched.role)
+        new_op = self.graph.add_op(type, {"X": list(inputs)}, {"Out": [result]}, attrs, before=self.before, role=self.watched.role)
         new_op.source = self.watched.source
         return result
-
-    def with_one_more(self, value: Value, number: float) -> Value:
-        """The elements of a value that may have none, and a number that does not change their extremum."""
-        flat = self.op("reshape", [value], (-1,), value.dtype, self.name + "@ELEMENTS", {"shape": [-1]})
-        attrs = {"shape": [1], "value": number, "dtype": value.dtype}
-        neutral = self.op("fill_constant", [], (1,), value.dtype, self.name + "@ELEMENTS", attrs)
-        return self.op("concat", [flat, neutral], (-1,), value.dtype, self.name + "@ELEMENTS", {"axis": 0})
 
 
 # -- the pass --------------------------------------------------------------------------------------
@@ -228,9 +220,7 @@ class _Watch:
 
     def left(self, value: Value) -> list[str]:
         """The kinds of probes that a value does not have yet."""
-        # An extremum over no element is an error, so a value that is surely empty gets no range probe.
-        possible = [kind for kind in self.kinds if kind in ("NAN", "INF") or 0 not in (value.shape or ())]
-        return [kind for kind in possible if probe_name(value, kind) not in self.there]
+        return [kind for kind in self.kinds if probe_name(value, kind) not in self.there]
 
     # -- how -------------------------------------------------------------------------------------
 

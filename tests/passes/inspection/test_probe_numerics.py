@@ -42,6 +42,22 @@ def test_what_they_say() -> None:
     assert {v.name for v in graph.targets} == {"z", *(f"{n}@PROBE@{k}" for n in "yz" for k in KINDS)}
 
 
+def test_the_range_of_nothing_is_empty_also_where_elements_are_declared() -> None:
+    """How many targets ``rpn_target_assign`` gives follows from the boxes that are fed."""
+    _, program = probed("block 0 { var x: float64[0, 2] var y: float64[0, 2] exp(X=x) -> (Out=y) }")
+    assert facts(program, "y", x=np.ones((0, 2))) == [0, 0, np.inf, -np.inf]
+    text = """block 0 {
+        var anchors: float32[5, 4] var boxes: float32[1, 2, 4] var crowd: int32[1, 2] var image: float32[1, 3]
+        var at: int32[2] var scores: int32[3] var y: float32[2, 4] var labels: int32[3, 1] var weights: float32[2, 4]
+        rpn_target_assign(Anchor=anchors, GtBoxes=boxes, IsCrowd=crowd, ImInfo=image)
+            -> (LocationIndex=at, ScoreIndex=scores, TargetBBox=y, TargetLabel=labels, BBoxInsideWeight=weights)
+            {use_random=false, rpn_batch_size_per_im=3}
+    }"""
+    _, program = probed(text, values=("y",))
+    feeds = {"anchors": np.zeros((5, 4), "float32"), "boxes": np.ones((1, 2, 4), "float32"), "crowd": np.zeros((1, 2), "int32")}
+    assert facts(program, "y", **feeds, image=-np.ones((1, 3), "float32")) == [0, 0, np.inf, -np.inf]
+
+
 def test_only_what_is_requested() -> None:
     graph, _ = probed(LOG, values=("y",), inf=False, range=False)
     assert {v.name for v in graph.targets} == {"z", "y@PROBE@NAN"}
