@@ -24,7 +24,7 @@ _lock = RLock()  # a finalizer may make graphs
 _pauses: set[object] = set()
 _LARGE = 1000  # operators
 GROWTH = 32  # operators of a large program after which the collector is told: fewer than those whose objects it would look at
-_YOUNG = 10_000  # new objects at which those of small graphs are collected
+_YOUNG = 5_000  # new objects at which those of small graphs are collected: more of them are in no near cache by then
 _OBJECTS = 12  # of an operator with its names, its variables and those of a startup program
 _FEW, _MANY = 200_000, 4_000_000  # objects; many are half a gigabyte, and to look through them takes 0.4 µs for each
 
