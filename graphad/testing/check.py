@@ -46,7 +46,7 @@ from graphad.types import FLOATS, TENSOR
 
 EXAMPLES = 100
 OF_GRADIENTS, ABOUT_GRADIENTS = (3, 4), (1, 3)  # so many of so many are differentiated where a pass names gradient operators, or gradients
-PLANTED = 2  # rules of which a program contains what they look for
+OF_RULES = 5  # of so many programs all but one contain what a rule looks for, if the pass has rules
 ANY = "any"  # among the kinds of programs that a pass names: all kinds
 PATIENCE = 10  # times as many programs as requested are tried until the pass changes one
 UNFIT = 20  # programs that may be unfit for each one that is not, before the check gives up
@@ -208,7 +208,7 @@ def _suitable(subject: Subject) -> Callable[[Choices], Case]:
 
 
 def _every_kind(subject: Subject) -> Callable[[Choices], Case]:
-    """Most programs sweep through the operators; if the pass has rules, two thirds of all contain what some look for, in turn."""
+    """Most programs sweep through the operators; if the pass has rules, four fifths of all contain what one looks for, in turn."""
     passes = inner_passes(as_pass(subject.what, "loss"))
     all_rules = [rule for pass_ in passes for rule in rules_of(pass_)]
     rules = [rule for rule in all_rules if isinstance(rule, PatternRule)]
@@ -218,22 +218,17 @@ def _every_kind(subject: Subject) -> Callable[[Choices], Case]:
     is_exact = all(rule.exact for rule in rules)
     is_about_gradients = interest.backward and not subject.is_backward
     some, of_all = OF_GRADIENTS if interest.gradients else ABOUT_GRADIENTS
-    # Rules of one file are alike: in their order a program would hold rules that hinder each other. In another order for each dtype: a
-    # rule whose result is nan on most numbers hides what is planted beside it.
+    # Rules of one file are alike: not in their order, and in another one for each dtype.
     orders = [random.Random(f"rules {turn}").sample(rules, len(rules)) for turn in range(len(TURNS))]
-    other_programs, turns = (
-        drawn(interest, subject.is_backward or subject.names_loss, subject.is_after_backward),
-        itertools.count(step=PLANTED),
-    )
+    other_programs = drawn(interest, subject.is_backward or subject.names_loss, subject.is_after_backward)
+    turns = itertools.count()
 
     def program(choices: Choices) -> Case:
-        if rules and not choices.chance(3):
+        if rules and not choices.chance(OF_RULES):
             # Each time through all rules they are planted in another dtype, the first time on the hardest numbers.
             count = len(rules) * len(TURNS)
-            first = choices.in_turn(count, next(turns) % count)
-            places = [divmod((first + i) % count, len(rules)) for i in range(PLANTED)]
-            planted = [(orders[turn][place], TURNS[turn]) for turn, place in places]
-            case = planted_with_all(choices, planted, is_exact, hard=places[0][0] == 0)
+            turn, place = divmod(choices.in_turn(count, next(turns) % count), len(rules))
+            case = planted_with_all(choices, [(orders[turn][place], TURNS[turn])], is_exact, hard=not turn)
         else:
             case = other_programs(choices)
         if is_about_gradients and case.forward is None and choices.below(of_all) < some:
@@ -363,10 +358,11 @@ class _Search:
         # Counted apart, so that each check gets its share of the programs on which something new happened.
         count = self.counts[is_new]
         self.counts[is_new] += 1
+        # By chance: sweeps go round in circles as well, and in step with them a check would always be made on the same of their programs.
+        rng = random.Random(f"{self.seed} {is_new} {count}")
+        made = {kind for kind, (new, often) in SELDOM.items() if rng.randrange(new if is_new else often) == 0 or not count}
         has_to = self.subject.is_backward or _stops_gradients(case)
-        return {
-            kind for kind, (new, often) in SELDOM.items() if count % (new if is_new else often) == 0 or (kind == "gradients" and has_to)
-        }
+        return made | {"gradients"} if has_to else made
 
     def _is_new(self, trial: Trial) -> bool:
         count = len(self.seen)

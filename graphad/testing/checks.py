@@ -682,7 +682,8 @@ def _first_finding(
 def _checked(check: Check, trial: Trial) -> Finding | None:
     """The finding of a check; if the program has no text, because of an attribute that cannot be written, the finding that says so."""
     try:
-        return check(trial)
+        with np.errstate(all="ignore"):  # gradients may be infinite, and what is made of them to compare them nan
+            return check(trial)
     except ParseError:
         return _readable(trial)
 
@@ -731,8 +732,8 @@ def _applied(trial: Trial, checks: Collection[str], reach: Reach, arcs: set[Arc]
             return None
         trial.made = request_gradients(graph, case)
         is_as_prepared = not trial.changed and state == (graph.journal.edits, graph.journal.typings, frozenset(graph.properties))
-        # The graph before was scheduled; the program as it was written has to come out of its graph once more.
-        is_known = is_as_prepared and trial.subject.reference is None and trial.before is not case.program
+        # The graph before was scheduled; the program as it was written has to come out of its graph once more, now and then.
+        is_known = is_as_prepared and trial.subject.reference is None and (trial.before is not case.program or "changed" not in checks)
         trial.after = trial.before if is_known else schedule(graph)
     except Exception as error:
         return Finding("schedule", f"{type(error).__name__}: {error}", _mark(error))

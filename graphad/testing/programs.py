@@ -87,7 +87,7 @@ def _recut(array: Array, extent: int) -> Array:
 # -- differentiated --------------------------------------------------------------------------------
 # Programs that have been differentiated already, so that passes get gradients, and the gradient operators of every operator.
 
-MOST_ONCE = 60  # operators up to which a program that was differentiated once is differentiated again: it gets four times as large
+MOST_ONCE = 30  # operators up to which a program that was differentiated once is differentiated again: it gets four times as large
 
 
 def differentiated(choices: Choices, case: Case) -> Case | None:

@@ -39,6 +39,7 @@ from graphad.testing.swept_blocks import block_sweep
 from graphad.testing.swept_calls import (
     DTYPES,
     FLOATS_DRAWN,
+    Gradually,
     append_over,
     converted,
     exchanged,
@@ -57,7 +58,7 @@ from graphad.types import Array
 # -- swept chains ----------------------------------------------------------------------------------
 # Programs in which operators read each other's results, every operator after every other one.
 
-CHAINS = 3  # so many pairs of operators a program
+CHAINS = 2  # so many pairs of operators a program
 DIAMONDS = 4  # of so many pairs in one the second reads the first twice
 SIDES = 3  # of so many others in one the second joins two results of the first, over different values
 SANDWICHES = 3  # and of so many others in one the first comes once more after the second
@@ -244,7 +245,7 @@ def name_sweep(choices: Choices, interest: Interest, start: int) -> Case:
     w = CallProgram(choices, interest)
     shape, dtype = choices.one_of(NAME_SHAPES), choices.one_of(NAME_DTYPES)
     names = [_start(w, array_of(choices, shape, dtype)) for _ in range(3)]
-    for _ in range(choices.integer(5, 9)):
+    for _ in range(choices.integer(4, 7)):
         _statement(w, names)
     if choices.chance(4):
         return Case(w.program, "", w.feeds, w.params, (choices.one_of(names),))
@@ -301,7 +302,7 @@ def _of_interest(w: CallProgram, name: str) -> str:
 # -- swept operators -------------------------------------------------------------------------------
 # Programs that go through operators over constants, which folding computes, and under a loss, whose gradient is taken.
 
-FOLDED, DIFFERENTIATED, WITH_BACKWARD = 4, 3, 5  # so many operators a program tries
+FOLDED, DIFFERENTIATED, WITH_BACKWARD = 4, 2, 3  # so many operators a program tries
 
 
 def constant_sweep(choices: Choices, interest: Interest, start: int) -> Case:
@@ -344,7 +345,7 @@ def _under_loss(choices: Choices, interest: Interest, calls: Iterable[Call]) -> 
         results += w.append(call, names, overwrite=NEVER)
         if choices.chance(3):
             results += _again(w, call, names)
-    return Case(w.program, loss_of(w, results), w.feeds, w.params)
+    return Case(w.program, loss_of(w, results, terms=len(results)), w.feeds, w.params)
 
 
 def _again(w: CallProgram, call: Call, names: Names) -> list[str]:
@@ -369,7 +370,7 @@ def _in_turn(choices: Choices, interest: Interest, start: int, count: int) -> It
 # -- swept slopes ----------------------------------------------------------------------------------
 # Programs of many operators at once where all of them are smooth, so that one central difference judges all of their gradients.
 
-OPERATORS = 8  # of a program
+OPERATORS = 6  # of a program
 STEP, BENT = 1e-4, 3e-4  # how far numbers move, and how much slopes may differ where an operator is smooth
 BEND = 1e-2  # and by how much they differ at least where it bends
 STEEPEST = 1e2  # the slope of what goes into a sum with many others, which would not be seen beside larger ones
@@ -541,7 +542,7 @@ def _moved(call: Call, ways: dict[str, list[Any]], distance: float) -> list[Arra
 #
 # Random programs meet every attribute of every operator only after thousands. A sweep goes through them in order.
 
-PAIRS_AT_ONCE = 11  # so many pairs a program
+PAIRS_AT_ONCE = 6  # so many pairs a program
 MOST_TRIED = 12
 NUMBERS = {"near": 0.01, "nearer": 1e-9, "zero": 0.0}  # how little attributes differ that are numbers: zeros in their sign
 PAIR_DTYPES = ("as the samples are", "float32", "int64")  # mostly float64 at first
@@ -576,36 +577,31 @@ def variations(definitions: tuple[OpDef, ...]) -> tuple[Variation, ...]:
 def pair_sweep(choices: Choices, interest: Interest, start: int) -> Case:
     """Operators twice, with one attribute or input changed; ``start`` says where in the order of all variations."""
     w = CallProgram(choices, interest)
+    w.stopped = NEVER  # one of two that stops gradients is not merged with the other
     for variation, dtype in _pairs(tuple(map(lookup, types_of(interest)))).piece(start * PAIRS_AT_ONCE, PAIRS_AT_ONCE):
         pair = _pair(variation, dtype)
         if pair is not None:
             _write_pair(w, variation.kind, *pair)
-    return Case(w.program, "", w.feeds, w.params)
-
-
-class _Pairs:
-    """The variations that make a difference, found one by one when they are needed; after the last come those of another dtype."""
-
-    def __init__(self, definitions: tuple[OpDef, ...]) -> None:
-        self.found: list[tuple[Variation, int]] = []
-        self.left = self._all(definitions)
-
-    def _all(self, definitions: tuple[OpDef, ...]) -> Iterator[tuple[Variation, int]]:
-        for turns in itertools.cycle(PAIR_TURNS):
-            dtypes = zip(variations(definitions), itertools.cycle(turns))
-            yield from (pair for pair in dtypes if _pair(*pair) is not None)
-            if not self.found:
-                return
-
-    def piece(self, start: int, count: int) -> list[tuple[Variation, int]]:
-        """So many variations from a place on, each with the number of its dtype."""
-        self.found += itertools.islice(self.left, max(0, start + count - len(self.found)))
-        return self.found[start : start + count]
+    case = Case(w.program, "", w.feeds, w.params)
+    # Not every tensor, as elsewhere now and then: what is requested is not merged, and each pair comes once in a thousand programs.
+    return replace(case, requested=tuple(case.targets))
 
 
 @cache
-def _pairs(definitions: tuple[OpDef, ...]) -> _Pairs:
-    return _Pairs(definitions)
+def _pairs(definitions: tuple[OpDef, ...]) -> Gradually[tuple[Variation, int]]:
+    """The variations that make a difference, each with the number of its dtype; after the last come those of another dtype."""
+    return Gradually(lambda: _that_differ(definitions))
+
+
+def _that_differ(definitions: tuple[OpDef, ...]) -> Iterator[tuple[Variation, int]]:
+    is_any = False
+    for turns in itertools.cycle(PAIR_TURNS):
+        for pair in zip(variations(definitions), itertools.cycle(turns)):
+            if _pair(*pair) is not None:
+                is_any = True
+                yield pair
+        if not is_any:
+            return
 
 
 def _write_pair(w: CallProgram, kind: str, one: Call, other: Call) -> list[str]:
@@ -715,19 +711,31 @@ def tied_sweep(choices: Choices, interest: Interest, start: int) -> Case:
     """
     w = CallProgram(choices, interest)
     dtype, results = choices.one_of(FLOATS_DRAWN), list[str]()
-    pairs = _tied_pairs(types_of(interest), dtype) or _tied_pairs(operators(), dtype)
-    for number in range(start * TIES, start * TIES + min(TIES, len(pairs))):
-        pair = pairs[number % len(pairs)]
+    pairs = _tied_pairs(types_of(interest), dtype).piece(start * TIES, TIES) or _tied_pairs(operators(), dtype).piece(start * TIES, TIES)
+    # Of few operators the same pair comes again.
+    for pair in dict.fromkeys(pairs):
         results += _write_pair(w, TIED, *(pair if choices.boolean() else pair[::-1]))
     return Case(w.program, loss_of(w, results, terms=len(results)), w.feeds, w.params)
 
 
 @cache
-def _tied_pairs(types: tuple[str, ...], dtype: str) -> tuple[tuple[Call, Call], ...]:
-    """The first such pair of every operator that has one, shuffled by a fixed seed."""
-    definitions = [op for op in map(lookup, in_order(types)) if op.grads and len(op.inputs) > 1]
-    calls = ((converted(call, dtype) for call in known_calls(op)) for op in definitions)
-    return tuple(pair for inputs in calls if (pair := next(filter(None, map(_tied, inputs)), None)) is not None)
+def _tied_pairs(types: tuple[str, ...], dtype: str) -> Gradually[tuple[Call, Call]]:
+    """The first such pair of every operator that has one, shuffled by a fixed seed, again and again; none if no operator has one."""
+    return Gradually(lambda: itertools.cycle(_that_tie(types, dtype)))
+
+
+def _that_tie(types: tuple[str, ...], dtype: str) -> Iterator[tuple[Call, Call]]:
+    for op in map(lookup, in_order(types)):
+        call = _call_that_ties(op)
+        pair = None if call is None else _tied(converted(call, dtype))
+        if pair is not None:
+            yield pair
+
+
+@cache
+def _call_that_ties(op: OpDef) -> Call | None:
+    """The first call of an operator that has such a pair, in the dtype that it has."""
+    return next(filter(_tied, known_calls(op)), None) if op.grads and len(op.inputs) > 1 else None
 
 
 def _tied(call: Call) -> tuple[Call, Call] | None:
@@ -779,8 +787,8 @@ def _bends(call: Call, s: str) -> bool:
 Sweep = Callable[[Choices, Interest, int], Case]
 SWEEPS: tuple[Sweep, ...] = (
     *(pair_sweep, chain_sweep, value_sweep, block_sweep) * 3,
-    *(name_sweep,) * 2,
-    gradient_sweep,
+    *(pair_sweep, name_sweep, gradient_sweep) * 2,
+    chain_sweep,
     backward_sweep,
     gradient_operator_sweep,
     constant_sweep,
@@ -788,10 +796,9 @@ SWEEPS: tuple[Sweep, ...] = (
 )
 LED: tuple[Sweep, ...] = (  # where a pass names a few operators: there are few pairs of them, and many chains
     *(value_sweep, chain_sweep) * 4,
-    *(name_sweep, block_sweep) * 2,
-    gradient_sweep,
+    *(name_sweep, block_sweep, gradient_sweep, pair_sweep) * 2,
+    chain_sweep,
     backward_sweep,
-    pair_sweep,
     tied_sweep,
     constant_sweep,
 )
@@ -811,10 +818,14 @@ def nested_sweep(choices: Choices, interest: Interest, start: int) -> Case:
     return _of_either(choices, case)
 
 
-AFTER_BACKWARDS: tuple[Sweep, ...] = (*(gradient_sweep, block_sweep, nested_sweep, chain_sweep, name_sweep) * 2, pair_sweep, value_sweep)
+AFTER_BACKWARDS: tuple[Sweep, ...] = (
+    *(gradient_sweep, block_sweep, nested_sweep, chain_sweep, name_sweep, pair_sweep) * 2,
+    gradient_sweep,
+    value_sweep,
+)
 OF_BACKWARDS: tuple[Sweep, ...] = (
     *(gradient_sweep, block_sweep, nested_sweep, slope_sweep, slope_sweep) * 3,
-    nested_sweep,
+    *(gradient_sweep, slope_sweep, nested_sweep),
     name_sweep,
     chain_sweep,
     value_sweep,

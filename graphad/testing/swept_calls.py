@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from math import prod
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -42,8 +43,35 @@ DTYPES = (*FLOATS_DRAWN * 2, "float32", "int64", "int32")  # an operator that ta
 FORGOTTEN = 3  # of so many changed attributes one is any that the operator has, whether or not the pass mentions it
 LEFT = 0.3  # of the terms of a sum, where that does not cancel
 KEPT = 1 << 14  # so many calls that were made from others
-LARGEST, TERMS = 1e6, 8  # of what goes into a loss: no larger numbers, and so many results
+LARGEST, TERMS = 1e6, 3  # of what goes into a loss: no larger numbers, and so many results
 SHAPES = ("as it is", "as it is", "as it is", "flat", "flat", "empty", "single", "odd", "scalar", "narrow", "short", "crossed")
+T = TypeVar("T")
+
+
+class Gradually(Generic[T]):
+    """The elements of an iterable, each computed when it is first needed, and kept: a check of a few programs needs few of them.
+
+    >>> squares = Gradually(lambda: (n * n for n in itertools.count()))
+    >>> squares.piece(2, 3)
+    [4, 9, 16]
+    """
+
+    def __init__(self, make: Callable[[], Iterable[T]]) -> None:
+        self._make = make
+        self._known: list[T] = []
+        self._left = iter(make())
+
+    def piece(self, start: int, count: int) -> list[T]:
+        """So many elements from a place on; fewer where there are no more."""
+        try:
+            while len(self._known) < start + count:
+                self._known.append(next(self._left))
+        except StopIteration:
+            pass
+        except BaseException:  # an interrupt ends a generator for good
+            self._left = itertools.islice(self._make(), len(self._known), None)
+            raise
+        return self._known[start : start + count]
 
 
 @cache
@@ -282,8 +310,9 @@ def _cancels(w: CallProgram, names: list[str]) -> bool:
     return w.interest.kinds == SHORT and abs(float(numbers.sum())) < LEFT * float(np.abs(numbers).sum())
 
 
-def loss_of(w: CallProgram, names: list[str], terms: int = TERMS) -> str:
-    """The sum of weighted sums over the first so many results of one dtype; empty if none is fit for a loss."""
+def loss_of(w: CallProgram, names: list[str], terms: int = 0) -> str:
+    """The sum of weighted sums over the first so many results of one dtype, a few if that is 0; empty if none is fit for a loss."""
+    terms = terms or w.choices.integer(1, TERMS)
     float_names = [
         name for name in [*dict.fromkeys(names)][:terms] if isinstance(w.values[name], np.ndarray) and w.values[name].dtype.kind == "f"
     ]

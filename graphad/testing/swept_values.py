@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from functools import cache
 
@@ -23,6 +24,7 @@ from graphad.testing.swept_calls import (
     DTYPES,
     EXTENT,
     SHAPES,
+    Gradually,
     append_over,
     converted,
     in_order,
@@ -40,13 +42,20 @@ CONSTANT, SAME = 3, 2  # of so many operands one is a constant; of so many calls
 
 
 @cache
-def _turns(types: tuple[str, ...], kinds: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """Every operator with every kind of numbers, the common operators first."""
-    order = tuple(filter(_reads_numbers, in_order(types))) or types
-    turns = [(op_type, kinds[(i + shift) % len(kinds)]) for shift in range(len(kinds)) for i, op_type in enumerate(order)]
-    return tuple(turns)
+def _turns(types: tuple[str, ...], kinds: tuple[str, ...]) -> Gradually[tuple[str, str]]:
+    """Every operator with every kind of numbers, the common operators first, again and again."""
+    return Gradually(lambda: _in_turn(in_order(types), kinds))
 
 
+def _in_turn(types: tuple[str, ...], kinds: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    for shift in itertools.count():
+        of_numbers = filter(_reads_numbers, types)
+        first = next(of_numbers, None)
+        order = types if first is None else itertools.chain((first,), of_numbers)
+        yield from ((op_type, kinds[(i + shift) % len(kinds)]) for i, op_type in enumerate(order))
+
+
+@cache
 def _reads_numbers(op_type: str) -> bool:
     """Whether the results of an operator follow the numbers in its inputs; those of ``shape`` do not."""
     call = next((call for call in known_calls(lookup(op_type)) if call.inputs), None)
@@ -61,8 +70,7 @@ def value_sweep(choices: Choices, interest: Interest, start: int) -> Case:
     w = CallProgram(choices, interest)
     turns = _turns(types_of(interest), (NON_FINITE, *interest.kinds[:4], NON_FINITE, *interest.kinds[4:], "sample", NON_FINITE))
     results: list[str] = []
-    for number in range(start * VALUED, (start + 1) * VALUED):
-        op_type, kind = turns[number % len(turns)]
+    for op_type, kind in turns.piece(start * VALUED, VALUED):
         call = varied(choices, op_type, interest)
         if call is None:
             continue

@@ -334,7 +334,7 @@ _LAYERS: tuple[Layer, ...] = (normalized_product, *LAYERS[::2], normalized_produ
 def trainable_program(choices: Choices) -> Case:
     """A network of up to two hidden layers with its loss, without backward and updates.
 
-    Half of them compute every row by itself. The batch has an even number of them. In the others there are layers of all kinds,
+    Two of three compute every row by itself. The batch has an even number of them. In the others there are layers of all kinds,
     many of them products with a batch norm, and mostly another output beside the loss. The learning rate, and what one optimizer
     keeps, are declared as ``minimize`` declares them, and have values as after some steps.
 
@@ -342,7 +342,7 @@ def trainable_program(choices: Choices) -> Case:
     >>> "learning_rate_0" in trainable_program(RandomChoices("seed")).params
     True
     """
-    main, by_rows = Program(), choices.boolean()
+    main, by_rows = Program(), not choices.chance(3)
     dtype = choices.one_of(("float64", "float32"))
     net = Network(choices, dtype, choices.one_of(EVEN))
     with program_guard(main, Program()):

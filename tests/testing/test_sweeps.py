@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ from graphad.testing.sweeps import (
     tied_sweep,
 )
 from graphad.testing.swept_blocks import block_sweep
-from graphad.testing.swept_calls import FLOATS_DRAWN
+from graphad.testing.swept_calls import FLOATS_DRAWN, Gradually
 from graphad.testing.swept_gradients import OPERATORS as OF_GRADIENTS
 from graphad.testing.swept_gradients import gradient_call, gradient_operator_sweep
 from graphad.testing.swept_values import steep_sweep, value_sweep
@@ -78,8 +78,8 @@ def test_operators_whose_gradients_alone_tell_inputs_apart_come_with_ties_in_bot
 
 def test_operators_that_bend_at_ties_come_with_them_although_their_gradient_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("graphad.testing.sweeps._gradients_differ", lambda call, s, t: False)
-    pairs = _tied_pairs.__wrapped__(("elementwise_max", "elementwise_min", "elementwise_add"), "float64")
-    assert sorted(call.op.type for call, _ in pairs) == ["elementwise_max", "elementwise_min"]
+    pairs = _tied_pairs.__wrapped__(("elementwise_max", "elementwise_min", "elementwise_add"), "float64").piece(0, 4)
+    assert Counter(call.op.type for call, _ in pairs) == {"elementwise_max": 2, "elementwise_min": 2}
 
 
 def test_values_have_ties_along_one_axis_and_large_integers() -> None:
@@ -91,7 +91,7 @@ def test_values_have_ties_along_one_axis_and_large_integers() -> None:
 
 def test_operators_of_interest_read_each_others_results() -> None:
     types, found = ("reduce_sum", "transpose2"), Counter[tuple[str, str]]()
-    for case in swept(chain_sweep, 40, Interest(types)):
+    for case in swept(chain_sweep, 60, Interest(types)):
         ops = case.program.global_block().ops
         writers = {name: op.type for op in ops for name in op.output_names()}
         found.update((writers.get(name, ""), op.type) for op in ops for name in op.input("X") if op.type in types)
@@ -174,7 +174,7 @@ def test_declarations_stay_where_an_operator_would_take_an_unknown_extent_for_on
 
 def test_operators_of_gradients_occur() -> None:
     draw = sweeps(Interest())
-    cases = [draw(RandomChoices(f"gradients {i}")) for i in range(250)]
+    cases = [draw(RandomChoices(f"gradients {i}")) for i in range(350)]
     types = {op.type for case in cases if case.order for op in case.program.global_block().ops if op.type.endswith("_grad")}
     assert len(types) > 20
 
@@ -389,7 +389,7 @@ def test_an_attribute_that_a_pass_mentions_is_left_out_throughout_some_programs(
     """Every sample of ``scale`` has a bias; two in a row have none only where a program leaves it out."""
     interest = Interest(types=("scale",), attrs=("bias", "scale"))
     source, plain, biased = sweeps(interest), 0, 0
-    for i in range(320):
+    for i in range(480):
         block = source(RandomChoices(f"left out {i}")).program.global_block()
         writers = {name: op for op in block.ops for name in op.output_names() if op.type == "scale"}
         pairs = [(op, writers[op.input("X")[0]]) for op in block.ops if op.type == "scale" and op.input("X")[0] in writers]
@@ -412,3 +412,30 @@ def test_branches_end_with_operators_and_run_on_numbers_that_are_not_finite() ->
         wild += bool(branches) and hard and not case.loss_name
     assert ends > 5
     assert wild > 5
+
+
+def test_elements_are_computed_when_they_are_needed_also_after_an_interrupt() -> None:
+    computed: list[int] = []
+
+    def numbers() -> Iterator[int]:
+        for n in range(6):
+            computed.append(n)
+            if computed.count(3) == 1 and n == 3:
+                raise KeyboardInterrupt
+            yield n
+
+    elements = Gradually(numbers)
+    assert elements.piece(0, 2) == [0, 1]
+    assert computed == [0, 1]
+    with pytest.raises(KeyboardInterrupt):
+        elements.piece(2, 3)
+    assert elements.piece(2, 3) == [2, 3, 4]
+    assert elements.piece(4, 9) == [4, 5]
+
+
+def test_a_program_of_pairs_requests_what_nothing_reads_and_no_more() -> None:
+    """What is requested is not merged: a program that requests every tensor does not show what a merge leaves out."""
+    for case in swept(pair_sweep, 12):
+        ops = case.program.global_block().ops
+        read_names = {name for op in ops for name in op.input_names()}
+        assert case.requested == tuple(name for op in ops for name in op.output_names() if name not in read_names)
