@@ -63,7 +63,7 @@ SELDOM = {
 CHANGED = 4  # and on one in so many the pass is watched while it runs: whether it changes what it says it does not
 MUTATED, CHANGES = 4, (1, 1, 2, 4)  # one program in so many is a mutated one; how many choices differ
 RENUMBERED = 3  # of so many mutated programs one has the same operators, on other numbers
-DRAWN = 2  # of so many programs that could be mutated the smallest is: one of 200 operators costs as much as ten small ones
+DRAWN = 3  # of so many programs that could be mutated the smallest is: one of 200 operators costs as much as ten small ones
 _QUOTED = re.compile(r"'[^']*'|\d+")
 Programs = Sequence[Program | Case] | Callable[[Choices], Case]
 

@@ -91,7 +91,7 @@ MOST_ONCE = 30  # operators up to which a program that was differentiated once i
 
 
 def differentiated(choices: Choices, case: Case) -> Case | None:
-    """The case with gradients of its loss appended; in a third of the cases gradients of those as well, in a sixth a loss made of them.
+    """The case with gradients of its loss appended; in a sixth of the cases gradients of those as well, in another a loss made of them.
 
     Args:
         choices: where the decisions come from.
@@ -117,7 +117,7 @@ def differentiated(choices: Choices, case: Case) -> Case | None:
     try:
         first = _first(choices, copy, names)
         # Second gradients of long programs are far longer.
-        is_twice = kind < 2 and sum(len(block.ops) for block in copy.program.blocks) <= MOST_ONCE
+        is_twice = kind < 1 and sum(len(block.ops) for block in copy.program.blocks) <= MOST_ONCE
         if first and is_twice:
             _second(copy.program, first, names)
         if first and kind == 2 and (total := _sum_of_squares(copy.program, first)):
