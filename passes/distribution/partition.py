@@ -195,7 +195,7 @@ class _Partition:
     def redeclare(self) -> None:
         """Declare variables as a rank has them. Values of one name that lie in different ways get names of their own."""
         by_variable: dict[tuple[object, str], list[Value]] = {}
-        for value in (value for subgraph in self.graph.tree() for value in subgraph.values):
+        for value in (value for subgraph in self.graph.tree() for value in subgraph.values if value.name != EMPTY):
             # What a pass has made has no variable yet; it gets one, by its name.
             block = value.graph if value.var is None else value.var.block
             by_variable.setdefault((block, value.name), []).append(value)

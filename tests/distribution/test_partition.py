@@ -568,3 +568,25 @@ def test_a_gradient_of_rows_that_no_shape_tells_apart_gets_a_name_for_the_part_a
     case = case_with_gradients(Case(ga.Program.parse(NEVER_RUN.format(rows=rows)), "loss", feeds), 2)
     assert case is not None
     check_case('partition{mesh="data=2", spec=["x: data -"]}', case)
+
+
+def test_what_is_not_requested_is_no_value_that_lies_in_some_way() -> None:
+    """Of two gradients that nobody needs, one a loop's and one a whole, the second was taken for another part of the first, and got a name."""
+    text = """program {
+      block 0 {
+        var x: float32[2, 2] var y: float32[2, 2] stop_gradient var both: float32[4, 2] var o: float32[2, 1]
+        var a: float32[] var b: float32[] var loss: float32[] var t: float32[2, 1] var runs: bool[1] var scopes: ?[?] STEP_SCOPES
+        concat(X=[x, y]) -> (Out=both)
+        fill_constant() -> (Out=o) {shape=[2, 1]}
+        while(Condition=runs, X=t) -> (StepScopes=scopes, Out=[o, runs]) {sub_block=block(1)}
+        reduce_sum(X=o) -> (Out=a)
+        reduce_sum(X=both) -> (Out=b)
+        sum(X=[a, b]) -> (Out=loss)
+      }
+      block 1 in 0 {
+        assign(X=t) -> (Out=o)
+      }
+    }"""
+    floats = {"x": np.ones((2, 2), "float32"), "y": np.ones((2, 2), "float32"), "t": np.ones((2, 1), "float32")}
+    case = Case(ga.Program.parse(text), "loss", {**floats, "runs": np.array([False])})
+    check_case('partition{mesh="data=2"}', case, prepare=", ".join(BACKWARD))
