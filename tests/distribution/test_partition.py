@@ -571,7 +571,7 @@ def test_a_gradient_of_rows_that_no_shape_tells_apart_gets_a_name_for_the_part_a
 
 
 def test_what_is_not_requested_is_no_value_that_lies_in_some_way() -> None:
-    """Of two gradients that nobody needs, one a loop's and one a whole, the second was taken for another part of the first, and got a name."""
+    """Of two gradients that nobody needs, a loop's and a whole one, the second was taken for a part of the first, and got a name."""
     text = """program {
       block 0 {
         var x: float32[2, 2] var y: float32[2, 2] stop_gradient var both: float32[4, 2] var o: float32[2, 1]
