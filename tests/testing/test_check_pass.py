@@ -17,6 +17,7 @@ from graphad.rewriting import Fixpoint, Pass, Pipeline
 from graphad.settings import SETTINGS
 from graphad.testing import Case, Counterexample, MissingHypothesis, Vacuous, check_case, check_pass
 from graphad.testing.cases import random_case
+from graphad.testing.check import SELDOM, _Search
 from graphad.testing.programs import case_with_gradients
 from graphad.testing.trial import HEADLINES, Finding, Subject
 from tests.drawing.test_drawing import labels, texts
@@ -332,3 +333,15 @@ def test_an_empty_reference_is_the_program_as_it_is() -> None:
 def test_a_mistake_in_what_is_compared_or_runs_before_is_said_at_once(role: str) -> None:
     with pytest.raises(ValueError, match="cleanup"):
         check_pass("cse", examples=2, **{role: "cleanup"})  # type: ignore[arg-type]
+
+
+def test_chance_says_on_which_programs_expensive_checks_are_made() -> None:
+    """In step with a sweep, which goes round in a circle, a check would be made on some of its programs only."""
+    case = Case(ga.Program())
+    search = _Search(Subject("cse"), lambda choices: case, seed=0)
+    made = [search._seldom(case, is_new=False) for _ in range(1200)]
+    assert made[0] == set(SELDOM)
+    for kind, (_, often) in SELDOM.items():
+        assert sum(kind in kinds for kinds in made) == pytest.approx(1200 / often, rel=0.4)
+    for period in range(2, 13):
+        assert all(any("gradients" in kinds for kinds in made[first::period]) for first in range(period))
