@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from graphad.ir import Graph, Op, Value
 from graphad.ir.edits import add_operand
 from graphad.ir.regions import definition_of, first_captured, operands
+from graphad.passes.analyses.speculation import keeps_gradients_finite
 from graphad.passes.cleanup.operator_keys import Key, Owners, comparable, key_of, operators_in, owners_of
 from graphad.rewriting import ChangeCursor, Pass
 from graphad.rewriting.rewriter import in_graph
@@ -203,6 +204,9 @@ class _Search:
         # Capturing costs an operand, and memory for as long as the loop runs: not for what a fill or a view gives again for nothing.
         worth = bool(op.inputs) and op.definition is not None and not (op.definition.cheap or op.definition.view)
         if pairs is None or not (worth or all(self.captures.has(new, op.graph) for old, new in pairs if _is_used(old))):
+            return False
+        # The block may not run: then a gradient of 0 goes through the operator around, which so far got none, and may make nan of it.
+        if not keeps_gradients_finite(first):
             return False
         if not op.graph.allows("computed-around", op, first):
             return False

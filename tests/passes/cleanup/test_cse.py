@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import graphad as ga
 from graphad.ir.regions import operands
 from graphad.passes.cleanup import Cse
 from graphad.passes.cleanup.operator_keys import frozen
-from graphad.testing import check_pass
+from graphad.testing import Case, check_case, check_pass
 from tests.passes.cleanup.programs import graph_of, loop_graph, operators, types
 
 ABC = "x y z a b c d e: float32[3]"
@@ -200,3 +201,18 @@ def test_loops_whose_residuals_a_gradient_reads_stay() -> None:
     graph = ga.lower(program, [each.name for each in gradients if each is not None])
     Cse().run(graph)
     assert types(graph).count("if_else") == 2
+
+
+def test_what_has_no_finite_slope_is_not_read_from_around_a_block_that_may_not_run() -> None:
+    """The gradient of ``acos`` at -1 is infinite: where the loop does not run, 0 times it is nan, and x0 had a gradient of 0."""
+    text = """program {
+      block 0 {
+        var x: float64[1] var y: float64[1] var o: float64[1] var runs: bool[1] var scopes: ?[?] STEP_SCOPES var loss: float64[]
+        acos(X=x) -> (Out=y)
+        while(Condition=runs, X=x) -> (StepScopes=scopes, Out=[o, runs]) {sub_block=block(1)}
+        reduce_sum(X=o) -> (Out=loss)
+      }
+      block 1 in 0 { acos(X=x) -> (Out=o) }
+    }"""
+    feeds = {"x": np.array([-1.0]), "runs": np.array([False]), "o": np.array([1.0])}
+    check_case("cse", Case(ga.Program.parse(text), "loss", feeds))
