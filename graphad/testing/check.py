@@ -354,7 +354,7 @@ class _Search:
         return finding
 
     def _seldom(self, case: Case, is_new: bool) -> set[str]:
-        """The expensive checks to make on a program; gradients wherever it stops some, which shows in them alone."""
+        """The expensive checks to make on a program, all on the first one; gradients wherever it stops some, which shows in them alone."""
         # Counted apart, so that each check gets its share of the programs on which something new happened.
         count = self.counts[is_new]
         self.counts[is_new] += 1

@@ -241,7 +241,7 @@ PAIRS = ("elementwise_add", "elementwise_sub", "elementwise_mul", "elementwise_m
 
 
 def name_sweep(choices: Choices, interest: Interest, start: int) -> Case:
-    """Five to nine operators over three names of one type; what is requested is all that is unused, one name, or the loss alone."""
+    """Four to seven operators over three names of one type; what is requested is all that is unused, one name, or the loss alone."""
     w = CallProgram(choices, interest)
     shape, dtype = choices.one_of(NAME_SHAPES), choices.one_of(NAME_DTYPES)
     names = [_start(w, array_of(choices, shape, dtype)) for _ in range(3)]

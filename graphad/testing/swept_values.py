@@ -44,14 +44,12 @@ CONSTANT, SAME = 3, 2  # of so many operands one is a constant; of so many calls
 @cache
 def _turns(types: tuple[str, ...], kinds: tuple[str, ...]) -> Gradually[tuple[str, str]]:
     """Every operator with every kind of numbers, the common operators first, again and again."""
-    return Gradually(lambda: _in_turn(in_order(types), kinds))
+    return Gradually(lambda: _each_with_every_kind(in_order(types), kinds))
 
 
-def _in_turn(types: tuple[str, ...], kinds: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+def _each_with_every_kind(types: tuple[str, ...], kinds: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     for shift in itertools.count():
-        of_numbers = filter(_reads_numbers, types)
-        first = next(of_numbers, None)
-        order = types if first is None else itertools.chain((first,), of_numbers)
+        order = filter(_reads_numbers, types) if any(map(_reads_numbers, types)) else types
         yield from ((op_type, kinds[(i + shift) % len(kinds)]) for i, op_type in enumerate(order))
 
 

@@ -12,7 +12,8 @@
 Operators are equal if their types, inputs and attributes are; inputs of commutative operators may be in either order. The one that
 comes first stays. An operator in a nested graph is equal to one around it, before the operator that the graph belongs to, if it
 reads the same values from there; if its value is not captured yet, it is captured for operators that compute something, not for
-those that only fill or rearrange. Keys of all operators are kept from run to run; entries are checked when they are found.
+those that only fill or rearrange, nor for those whose slope may be infinite, since the nested graph may not run. Keys of all operators
+are kept from run to run; entries are checked when they are found.
 """
 
 from __future__ import annotations
