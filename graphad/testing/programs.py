@@ -117,7 +117,7 @@ def differentiated(choices: Choices, case: Case) -> Case | None:
     try:
         first = _first(choices, copy, names)
         # Second gradients of long programs are far longer.
-        is_twice = kind < 1 and sum(len(block.ops) for block in copy.program.blocks) <= MOST_ONCE
+        is_twice = kind == 0 and sum(len(block.ops) for block in copy.program.blocks) <= MOST_ONCE
         if first and is_twice:
             _second(copy.program, first, names)
         if first and kind == 2 and (total := _sum_of_squares(copy.program, first)):
