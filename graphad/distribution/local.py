@@ -6,11 +6,14 @@ reduced in the order of the ranks. So a run is the same every time, and ranks th
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass, field
-from functools import reduce
-from threading import Condition, Thread
+from functools import partial, reduce
+from queue import SimpleQueue
+from threading import Lock, Thread
+from time import sleep
 from typing import Any
 from weakref import WeakSet
 
@@ -41,7 +44,10 @@ class _Baton:
     """The turn to run: one rank at a time has it, and the next one in order gets it when that one waits or ends."""
 
     def __init__(self, size: int) -> None:
-        self.condition = Condition()
+        # A lock for each rank, which is free when its turn comes. Only the rank that has the turn looks at the rest or changes it.
+        self.turns = [Lock() for _ in range(size)]
+        for turn in self.turns[1:]:
+            turn.acquire()
         self.holder = 0
         self.waits: dict[int, Callable[[], bool]] = {}  # what a rank waits for
         self.at: dict[int, Contact] = {}
@@ -51,31 +57,34 @@ class _Baton:
         self.size = size
 
     def take(self, rank: int) -> None:
-        """Wait for the rank's first turn."""
-        with self.condition:
-            self.condition.wait_for(lambda: self.holder == rank)
+        """Wait for the rank's turn."""
+        try:
+            self.turns[rank].acquire()
+        except BaseException:  # the caller's thread was interrupted: the others end before it goes on
+            self.failed = rank
+            while self.holder != rank:
+                sleep(0.001)
+            raise
 
     def wait(self, rank: int, contact: Contact, until: Callable[[], bool]) -> None:
         """Let others run until something holds; an error if it never will, or another rank failed."""
-        with self.condition:
-            self.waits[rank], self.at[rank] = until, contact
-            # One rank runs at a time, and who waits passes on to another that can go on: so a run is the same each time.
-            self._pass_on(rank)
-            self.condition.wait_for(lambda: self.holder == rank)
-            self.waits.pop(rank, None)
-            if self.failed is not None:
-                raise Abandoned(f"rank {self.failed} failed while rank {rank} was at {contact}")
-            if self.stuck:
-                raise CommunicationError(self.stuck)
-            self.at.pop(rank, None)
+        self.waits[rank], self.at[rank] = until, contact
+        # One rank runs at a time, and who waits passes on to another that can go on: so a run is the same each time.
+        self._pass_on(rank)
+        self.take(rank)
+        self.waits.pop(rank, None)
+        if self.failed is not None:
+            raise Abandoned(f"rank {self.failed} failed while rank {rank} was at {contact}")
+        if self.stuck:
+            raise CommunicationError(self.stuck)
+        self.at.pop(rank, None)
 
     def end(self, rank: int, failed: bool) -> None:
         """A rank is done."""
-        with self.condition:
-            self.ended.add(rank)
-            if failed and self.failed is None and not self.stuck:
-                self.failed = rank
-            self._pass_on(rank)
+        self.ended.add(rank)
+        if failed and self.failed is None and not self.stuck:
+            self.failed = rank
+        self._pass_on(rank)
 
     def _pass_on(self, rank: int) -> None:
         # Round robin from the rank that stops: who runs next depends on the programs alone, never on the machine's threads.
@@ -87,7 +96,7 @@ class _Baton:
             self.stuck, able = self._why_stuck(), sorted(running_ranks)
         if able:
             self.holder = able[0]
-        self.condition.notify_all()
+            self.turns[self.holder].release()
 
     def _why_stuck(self) -> str:
         lines = [f"  rank {rank} {self._where(rank)}" for rank in range(self.size)]
@@ -291,8 +300,39 @@ def _fetch_lists(fetch_list: Any, size: int, of_one_program: bool) -> list[Any]:
     return list(fetch_list) if is_per_rank and not of_one_program else [fetch_list] * size
 
 
+Work = Callable[[], object]
+_IDLE: list[SimpleQueue[tuple[Work, Lock]]] = []  # where threads that have nothing to do wait for work
+if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks
+    os.register_at_fork(after_in_child=_IDLE.clear)  # in the child there are no such threads
+
+
+def _begun(work: Work) -> Lock:
+    """Let another thread do some work; the lock is free when that is done.
+
+    Threads are kept: a new one costs as much time as a small program takes to run.
+    """
+    done = Lock()
+    done.acquire()
+    try:
+        queue = _IDLE.pop()
+    except IndexError:
+        queue = SimpleQueue()
+        Thread(target=_work_on, args=(queue,), daemon=True).start()
+    queue.put((work, done))
+    return done
+
+
+def _work_on(queue: SimpleQueue[tuple[Work, Lock]]) -> None:
+    while True:
+        work, done = queue.get()
+        work()
+        del work  # it holds on to the programs and arrays of the run
+        _IDLE.append(queue)
+        done.release()
+
+
 class _Run:
-    """One run of a group: a thread for each rank."""
+    """One run of a group: rank 0 in the caller's thread, and a thread for each other rank."""
 
     def __init__(
         self, group: LocalGroup, programs: Sequence[Program], feeds: Sequence[Mapping[str, object]], fetched: list[Any], anew: bool
@@ -303,17 +343,16 @@ class _Run:
         self.ranks = [_Rank(group, number, self.baton, meetings) for number in range(group.size)]
         self.seed = SEED.get() or int(group._seeds.integers(1, 1 << 31))
         self.found: list[list[Array] | None] = [None] * group.size
-        self.errors: dict[int, Exception] = {}
+        self.errors: dict[int, BaseException] = {}
 
     def results(self) -> list[list[Array]]:
         # All ranks or none: after an error every scope is as it was before the run.
         before = [(dict(scope.arrays), scope.runs) for scope in self.group.scopes]
-        # A thread has an empty context: settings and seeds of the caller are copied into it.
-        threads = [Thread(target=copy_context().run, args=(self.work, rank), daemon=True) for rank in self.ranks]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        first, *others = self.ranks
+        # A thread has a context of its own: settings and seeds of the caller are copied for it.
+        ends = [_begun(partial(copy_context().run, self.work, rank)) for rank in others]
+        copy_context().run(self.work, first)
+        self.wait_for(ends)
         self.group.traffic = [rank.traffic for rank in self.ranks]
         if self.errors:
             for scope, (arrays, runs) in zip(self.group.scopes, before, strict=True):
@@ -321,22 +360,31 @@ class _Run:
             raise self.error()
         return [arrays for arrays in self.found if arrays is not None]
 
-    def work(self, rank: _Rank) -> None:
-        """One rank, in its thread."""
-        number = rank.number
-        self.baton.take(number)
-        # The thread has a context of its own, which ends with it: nothing has to be set back.
-        SEED.set(self.seed)
+    def wait_for(self, ends: list[Lock]) -> None:
+        """Wait until the other ranks have ended; when that is interrupted, until they are at their next collective."""
         try:
+            for end in ends:
+                with end:
+                    pass
+        except BaseException as error:
+            self.errors[0], self.baton.failed = error, 0
+            self.wait_for(ends)
+
+    def work(self, rank: _Rank) -> None:
+        """One rank, in a context of its own, which ends with it: nothing has to be set back."""
+        number = rank.number
+        try:
+            self.baton.take(number)
+            SEED.set(self.seed)
             with communicating(rank):
                 executor, scope = self.group.executors[number], self.group.scopes[number]
                 self.found[number] = executor.run(self.programs[number], self.feeds[number], self.fetched[number], scope, self.anew)
-        except Exception as error:
+        except BaseException as error:  # an interruption as well: the caller gets it when all ranks have ended
             self.errors[number] = error
         finally:
             self.baton.end(number, failed=number in self.errors)
 
-    def error(self) -> Exception:
+    def error(self) -> BaseException:
         """The error of the rank that failed first; where the ranks disagree, with the lines of all."""
         first = self.baton.failed
         # Ranks that only waited for one that failed say nothing new.

@@ -54,9 +54,9 @@ UNFIT = 20  # programs that may be unfit for each one that is not, before the ch
 SELDOM = {
     "text": (8, 24),
     "types": (4, 12),
-    "idempotent": (3, 6),
-    "deterministic": (7, 21),
-    "compiled": (3, 9),
+    "idempotent": (3, 9),
+    "deterministic": (8, 32),
+    "compiled": (3, 12),
     "gradients": (3, 4),
     "standard": (8, 12),
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -211,6 +213,43 @@ def test_a_rank_that_fails_ends_all_with_its_error_and_line_and_the_scopes_stay(
     assert f"on rank 1: {caught.value.__cause__}" == str(caught.value)
     assert "test_collectives.py" in str(caught.value)
     assert [scope.names() for scope in group.scopes] == [[], [], []]
+
+
+INTERRUPTED = """
+import os, signal, time
+import numpy as np
+import graphad as ga
+from graphad.distribution import LocalGroup
+
+def interrupt(x):
+    if x[0] == WHO[0]:
+        os.kill(os.getpid(), signal.SIGINT)  # the caller's thread gets it
+        time.sleep(0.2)
+    return x
+
+with ga.program_guard(ga.Program()) as program:
+    x = ga.layers.data("x", shape=[1], append_batch_size=False)
+    block = program.global_block()
+    y = ga.layers.py_func(interrupt, x, block.create_var(name="y", shape=[1], dtype="float32"))
+    state = block.create_var(name="state", shape=[1], dtype="float32", persistable=True)
+    for _ in range(3):
+        block.append_op(type="c_allreduce_sum", inputs={"X": [y]}, outputs={"Out": [state]})
+group = LocalGroup(3)
+try:
+    group.run(program, [{"x": [float(rank)]} for rank in range(3)])
+except KeyboardInterrupt:
+    print("interrupted", [scope.names() for scope in group.scopes])
+WHO[0] = -1
+print(group.run(program, [{"x": [float(rank)]} for rank in range(3)], ["state"]))
+"""
+
+
+@pytest.mark.parametrize("rank", [0, 1, 2])
+def test_an_interruption_ends_all_ranks_and_leaves_the_scopes(rank: int) -> None:
+    """Of the rank that runs in the caller's thread, or while that waits for another one."""
+    done = subprocess.run([sys.executable, "-c", f"WHO = [{rank}]\n{INTERRUPTED}"], capture_output=True, text=True, timeout=60, check=True)
+    threes = [[np.array([3.0], "float32")]] * 3
+    assert done.stdout == f"interrupted [[], [], []]\n{threes}\n"
 
 
 def test_groups_and_rings_that_make_no_sense() -> None:
