@@ -242,13 +242,12 @@ def _plain_step(run: Interpreter, op: Operator, definition: OpDef, layout: Layou
 
     A partial one gets None for names without a value, and a result that is None is not written.
     """
-    attrs, adds = definition.own_attrs(op.attrs), writes_old_array(op)
+    attrs, adds = definition.own_attrs(op.attrs), bool(definition.extends) and writes_old_array(op)
     reads = {slot: _places(layout, [n for n in names if n != EMPTY] if EMPTY in names else names) for slot, names in op.inputs.items()}
     if adds:
         # An array that is written at an index is read under the name of the result.
         reads["Array"] = _places(layout, op.output("Out"))
-    homes = {slot: _places(layout, names, home) for slot, names in op.outputs.items()}
-    writes = {slot: places for slot, places in homes.items() if any([name != EMPTY for _, name in places])}
+    writes = {slot: _places(layout, names, home) for slot, names in op.outputs.items() if names.count(EMPTY) < len(names)}
     slots, compute, random, partial = list(writes), definition.run, definition.random, definition.partial or adds
 
     def elsewhere(frames: Frames, place: Place) -> Tensor:
@@ -259,7 +258,10 @@ def _plain_step(run: Interpreter, op: Operator, definition: OpDef, layout: Layou
     def step(frames: Frames) -> None:
         inputs = {}
         for slot, places in reads.items():
-            inputs[slot] = [frames[at][name] if name in frames[at] else elsewhere(frames, (at, name)) for at, name in places]
+            try:
+                inputs[slot] = [frames[at][name] for at, name in places]
+            except KeyError:
+                inputs[slot] = [frames[at][name] if name in frames[at] else elsewhere(frames, (at, name)) for at, name in places]
         options = {**attrs, "rng": run.generator(op)} if random else attrs
         try:
             outputs = compute(inputs, options, slots)
@@ -287,7 +289,9 @@ def _write(run: Interpreter, op: Operator, frame: Frame, name: str, result: obje
 
 def _places(layout: Layout, names: Sequence[str], frame_of: Callable[[Layout, str], int] = depth) -> list[Place]:
     # Block 0 has one frame, so nothing has to be looked up there.
-    return [(0, name) for name in names] if len(layout) == 1 else [(frame_of(layout, name), name) for name in names]
+    if len(layout) == 1:
+        return [(0, names[0])] if len(names) == 1 else [(0, name) for name in names]
+    return [(frame_of(layout, name), name) for name in names]
 
 
 # -- loops and branches --------------------------------------------------------------------------

@@ -64,7 +64,7 @@ def last_uses(block: Block, keep: Collection[str]) -> list[list[str]]:
     last: dict[str, int] = {}
     alone = len(block.program.blocks) == 1  # so that no operator has blocks
     for i, op in enumerate(block.ops):
-        for names in (*op.inputs.values(), *op.outputs.values()) if alone else (touched(op),):
+        for names in (*op.inputs.values(), *op.outputs.values()) if alone or not control(op) else (touched(op),):
             for name in names:
                 last[name] = i
     free: list[list[str]] = [[] for _ in block.ops]

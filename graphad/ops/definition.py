@@ -296,6 +296,8 @@ class OpDef(Traits):
     def run(self, inputs: Inputs, attrs: Mapping[str, object], slots: Sequence[str]) -> Outputs:
         """Compute the output slots (at least the wanted ones) from arrays; each slot is a list."""
         result = self.kernel(*self.arguments(inputs), **attrs)
+        if self.only_output:
+            return {self.only_output: [result]}
         values = result if len(self.outputs) != 1 else (result,)
         return {slot.name: list(v) if slot.variadic else [v] for slot, v in zip(self.outputs.values(), values, strict=True)}
 
