@@ -535,6 +535,28 @@ def over(w: CallProgram, draft: Draft, name: str, beside: Sequence[str] = ()) ->
     return (call, w.named(call, names)) if call is not None and w.accepts(call) else None
 
 
+def over_all(w: CallProgram, draft: Draft, name: str, operands: Sequence[str]) -> tuple[Call, Names] | None:
+    """A call with a name among its inputs, and each of some operands in the first other place of its dtype, whatever its shape."""
+    dtype = w.values[name].dtype
+    places = [(slot, i) for slot, values in draft.inputs.items() for i, value in enumerate(values) if isinstance(value, np.ndarray)]
+    fitting = [(slot, i) for slot, i in places if draft.inputs[slot][i].dtype == dtype]
+    if not fitting or not draft.fixed:
+        return None
+    # Last in ``x - reduce_max(x)``, and the only one of its dtype in ``where(x > y, x, y)``.
+    at = fitting[-1] if w.choices.boolean() else w.choices.one_of(fitting)
+    inputs = {slot: list(values) for slot, values in draft.inputs.items()}
+    names: dict[str, list[str | None]] = {slot: [None] * len(values) for slot, values in inputs.items()}
+    rest = list(operands)
+    for slot, i in places:
+        known = name if (slot, i) == at else next((n for n in rest if w.values[n].dtype == inputs[slot][i].dtype), None)
+        if known is not None:
+            names[slot][i], inputs[slot][i] = known, w.values[known]
+        if known in rest:
+            rest.remove(known)
+    call = checked(draft.op, inputs, draft.attrs, draft.number)
+    return (call, w.named(call, names)) if call is not None and w.accepts(call) else None
+
+
 def _beside(w: CallProgram, value: Array) -> str | None:
     """A second operand for an operator on a value: a known one of its type, perhaps itself, or a constant; None for neither."""
     kind = w.choices.below(8)

@@ -116,7 +116,7 @@ def interest_of(passes: Iterable[Pass], rules: Iterable[Rule] = ()) -> Interest:
         for function in own_functions(type(owner)):
             # What a pass looks at is read off its code: names of operators and attributes, numbers it compares with.
             for code in _codes(function.__code__):
-                mentions = [*code.co_consts, *(function.__globals__.get(name) for name in code.co_names)]
+                mentions = [*code.co_consts, *_named_by(owner, function, code)]
                 names.update(code.co_names)
                 words.update(dict.fromkeys([*_words(mentions), *_told_apart(code, fields)]))
                 numbers.update(dict.fromkeys(_numbers(mentions)))
@@ -136,6 +136,13 @@ def interest_of(passes: Iterable[Pass], rules: Iterable[Rule] = ()) -> Interest:
         backward=of_gradients or bool(SPEAKS_OF_GRADIENTS & (words.keys() | names)),
         constants=Constants(tuple(numbers)[:MOST_CONSTANTS], tuple(sorted(set(words) & attribute_words()))),
     )
+
+
+def _named_by(owner: object, function: FunctionType, code: CodeType) -> Iterator[object]:
+    """What names in a function's code stand for: of its module, of the functions around it, options and attributes of the pass or rule."""
+    yield from (function.__globals__.get(name) for name in code.co_names)
+    yield from (cell.cell_contents for cell in function.__closure__ or () if _is_filled(cell))
+    yield from (inspect.getattr_static(owner, name, None) for name in code.co_names if name != "name")
 
 
 def _forward_type(op_type: str) -> str:

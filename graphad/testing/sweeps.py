@@ -32,7 +32,7 @@ from graphad.testing.cases import (
 from graphad.testing.derivatives import NO_SLOPE, has_slope, side_results
 from graphad.testing.nested import accumulate, delay, nested_program
 from graphad.testing.open_extents import unknown_extent
-from graphad.testing.operator_programs import COMMON, NEVER, CallProgram, Names, operators, over
+from graphad.testing.operator_programs import COMMON, NEVER, CallProgram, Names, operators, over, over_all
 from graphad.testing.programs import any_program, differentiated
 from graphad.testing.samples.valid import computed
 from graphad.testing.swept_blocks import block_sweep
@@ -60,6 +60,8 @@ from graphad.types import Array
 
 CHAINS = 2  # so many pairs of operators a program
 DIAMONDS = 4  # of so many pairs in one the second reads the first twice
+TRIANGLES = 3  # of so many others in one the second reads what the first reads, too
+NUMBERS_BESIDE = 2  # of so many of these in one the first reads a number
 SIDES = 3  # of so many others in one the second joins two results of the first, over different values
 SANDWICHES = 3  # and of so many others in one the first comes once more after the second
 OF_INTEGERS = ("ordinary", "large")  # kinds of numbers that integers have
@@ -102,7 +104,7 @@ def chain_sweep(choices: Choices, interest: Interest, start: int) -> Case:
         partners, step = (around, turn) if not interest.types else ((types, around)[turn % 2], turn // 2)
         pair = [types[place], partners[(place + step) % len(partners)]]
         pair = pair[::-1] if choices.boolean() else pair
-        writers = ((_diamond, DIAMONDS), (_sides, SIDES), (_sandwich, SANDWICHES))
+        writers = ((_diamond, DIAMONDS), (_triangle, TRIANGLES), (_sides, SIDES), (_sandwich, SANDWICHES))
         write = next((write for write, one_in in writers if choices.chance(one_in)), _chain)
         results += write(w, pair, dtype)
     return Case(w.program, loss_of(w, results), w.feeds, w.params)
@@ -132,6 +134,35 @@ def _diamond(w: CallProgram, types: list[str], dtype: str) -> list[str]:
     if first is None or not names or not isinstance(w.values[names[0]], np.ndarray):
         return names
     return _joined(w, types[-1], names, w.append(_related(w, first[0]), first[1], overwrite=NEVER))
+
+
+def _triangle(w: CallProgram, types: list[str], dtype: str) -> list[str]:
+    """An operator, and another one over its result and what it read; the names of the results.
+
+    ``where(x > y, x, y)``, ``x - reduce_max(x)``, ``x * sigmoid(x)``: idioms that a rewrite knows.
+    """
+    first = _first_call(w, types[0], dtype)
+    if first is not None and w.choices.chance(NUMBERS_BESIDE):
+        first = _beside_number(w, *first)
+    names = w.append(*first, overwrite=NEVER) if first is not None else []
+    if first is None or not names or not isinstance(w.values[names[0]], np.ndarray):
+        return names
+    call = varied(w.choices, types[-1], w.interest)
+    call = None if call is None else converted(call, dtype)
+    draft = None if call is None else inferred(Draft(call.op, call.inputs, call.attrs, call.number))
+    operands = [name for read in first[1].values() for name in read if isinstance(w.values[name], np.ndarray)]
+    again = None if draft is None else over_all(w, draft, names[0], operands)
+    return (w.append(*again, overwrite=NEVER) if again is not None else []) + names
+
+
+def _beside_number(w: CallProgram, call: Call, names: Names) -> tuple[Call, Names]:
+    """The call with a number in the place of its last operand, if it has several and takes it."""
+    slot = next(reversed(names), "")
+    if sum(map(len, names.values())) < 2 or len(names[slot]) != 1 or not isinstance(call.inputs[slot][0], np.ndarray):
+        return call, names
+    number = w.number_like(call.inputs[slot][0])
+    with_number = call.with_inputs({**call.inputs, slot: [w.values[number]]})
+    return (call, names) if with_number is None or not w.accepts(with_number) else (with_number, {**names, slot: [number]})
 
 
 def _sides(w: CallProgram, types: list[str], dtype: str) -> list[str]:

@@ -361,6 +361,24 @@ def test_names_in_the_code_of_a_pass_are_its_interest() -> None:
     assert interest_of([SquareByPower()]).types == ("elementwise_mul", "square")
 
 
+def pass_about(name: str) -> Pass:
+    """A pass that has operators among the variables of the function around it, and in an attribute."""
+    with passes():
+
+        @dataclass(frozen=True)
+        class About(Pass):
+            types = ("where", "cumsum")
+
+            def apply(self, graph: Graph) -> bool:
+                return any(op.type == name or op.type in self.types for op in graph.ops)
+
+    return About()
+
+
+def test_names_that_the_code_of_a_pass_has_from_elsewhere_are_its_interest() -> None:
+    assert interest_of([pass_about("greater_than")]).types == ("cumsum", "greater_than", "where")
+
+
 def test_code_mentions_operators_by_a_field_of_their_definitions() -> None:
     """``row.narrow == "gains"`` is about products; the many that follow are left out, and so are those without such a word."""
     types = interest_of([MixedPrecision()]).types

@@ -91,7 +91,7 @@ def test_values_have_ties_along_one_axis_and_large_integers() -> None:
 
 def test_operators_of_interest_read_each_others_results() -> None:
     types, found = ("reduce_sum", "transpose2"), Counter[tuple[str, str]]()
-    for case in swept(chain_sweep, 60, Interest(types)):
+    for case in swept(chain_sweep, 90, Interest(types)):
         ops = case.program.global_block().ops
         writers = {name: op.type for op in ops for name in op.output_names()}
         found.update((writers.get(name, ""), op.type) for op in ops for name in op.input("X") if op.type in types)
@@ -107,12 +107,26 @@ def test_an_operator_joins_results_of_another_one_over_different_values_of_the_d
     interest = Interest(("cast", "elementwise_add"), constants=Constants(words=("int32",)))
     sums = [
         [next(op for op in case.program.global_block().ops if name in op.output_names()) for name in names]
-        for case in swept(chain_sweep, 120, interest)
+        for case in swept(chain_sweep, 180, interest)
         for names in operands(case, "elementwise_add")
         if len({*names}) == 2 and all(written_by(case, name) == "cast" for name in names)
     ]
     dtypes = [{op.block.program.global_block().vars[op.input("X")[0]].dtype for op in casts} for casts in sums]
     assert {"int32"} in dtypes
+
+
+def test_an_operator_reads_the_result_of_another_one_and_what_that_reads() -> None:
+    cases = swept(chain_sweep, 90, Interest(("greater_than", "where"), constants=Constants(numbers=(0.25,))))
+    comparisons = [
+        (comparison.input("X") == op.input("X"), comparison.input("Y") == op.input("Y"), written_by(case, op.input("Y")[0]))
+        for case in cases
+        for op in case.program.global_block().ops
+        if op.type == "where"
+        for comparison in case.program.global_block().ops
+        if comparison.type == "greater_than" and comparison.output("Out") == op.input("Condition")
+    ]
+    assert (True, True, "") in comparisons
+    assert (True, True, "fill_constant") in comparisons
 
 
 def test_an_operator_comes_again_after_another_one() -> None:
