@@ -37,6 +37,7 @@ from graphad.testing.programs import any_program, differentiated
 from graphad.testing.samples.valid import computed
 from graphad.testing.swept_blocks import block_sweep
 from graphad.testing.swept_calls import (
+    CALLS_TRIED,
     DTYPES,
     FLOATS_DRAWN,
     Gradually,
@@ -147,12 +148,17 @@ def _triangle(w: CallProgram, types: list[str], dtype: str) -> list[str]:
     names = w.append(*first, overwrite=NEVER) if first is not None else []
     if first is None or not names or not isinstance(w.values[names[0]], np.ndarray):
         return names
-    call = varied(w.choices, types[-1], w.interest)
+    operands = [name for read in first[1].values() for name in read if isinstance(w.values[name], np.ndarray)]
+    calls = (_call_over_all(w, types[-1], dtype, names[0], operands) for _ in range(CALLS_TRIED))
+    again = next((each for each in calls if each is not None), None)
+    return (w.append(*again, overwrite=NEVER) if again is not None else []) + names
+
+
+def _call_over_all(w: CallProgram, op_type: str, dtype: str, name: str, operands: list[str]) -> tuple[Call, Names] | None:
+    call = varied(w.choices, op_type, w.interest)
     call = None if call is None else converted(call, dtype)
     draft = None if call is None else inferred(Draft(call.op, call.inputs, call.attrs, call.number))
-    operands = [name for read in first[1].values() for name in read if isinstance(w.values[name], np.ndarray)]
-    again = None if draft is None else over_all(w, draft, names[0], operands)
-    return (w.append(*again, overwrite=NEVER) if again is not None else []) + names
+    return None if draft is None else over_all(w, draft, name, operands)
 
 
 def _beside_number(w: CallProgram, call: Call, names: Names) -> tuple[Call, Names]:

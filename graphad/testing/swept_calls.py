@@ -32,7 +32,7 @@ from graphad.testing.calls import (
     rank_of,
 )
 from graphad.testing.cases import SHORT, Choices, RandomChoices, array_of
-from graphad.testing.operator_programs import COMMON, CallProgram, operators, over
+from graphad.testing.operator_programs import COMMON, CallProgram, Names, operators, over
 from graphad.testing.samples import samples_of
 from graphad.testing.values import name_of
 from graphad.types import FLOATS, Array, Shape
@@ -231,17 +231,26 @@ def exchanged(inputs: Slots) -> Iterator[Slots]:
 
 def append_over(w: CallProgram, op_type: str, name: str, overwrite: int, beside: Sequence[str] = ()) -> list[str]:
     """An operator over a name, and others beside it; the names of its results, none if it takes no value of that type."""
-    call, value = varied(w.choices, op_type, w.interest), w.values[name]
-    if call is None or not isinstance(value, np.ndarray):
+    if not isinstance(w.values[name], np.ndarray):
         return []
+    # Calls on values of another type do not take it.
+    calls = (_call_over(w, op_type, name, beside) for _ in range(CALLS_TRIED))
+    call = next((each for each in calls if each is not None), None)
+    return w.append(*call, overwrite=overwrite) if call is not None else []
+
+
+def _call_over(w: CallProgram, op_type: str, name: str, beside: Sequence[str]) -> tuple[Call, Names] | None:
+    call = varied(w.choices, op_type, w.interest)
+    if call is None:
+        return None
     if w.choices.chance(3):
         call = _along_the_same(w, call, name)
-    call = _back(w, converted(call, name_of(value.dtype)), name)
+    call = _back(w, converted(call, name_of(w.values[name].dtype)), name)
     draft = inferred(Draft(call.op, call.inputs, call.attrs, call.number))
-    next_call = over(w, draft, name, beside) if draft is not None else None
-    return w.append(*next_call, overwrite=overwrite) if next_call is not None else []
+    return over(w, draft, name, beside) if draft is not None else None
 
 
+CALLS_TRIED = 3  # calls of an operator that are tried over a value
 AXES = ("axis", "axes", "dim")  # attributes that say along which axes an operator works
 
 
