@@ -300,6 +300,8 @@ def _fetch_lists(fetch_list: Any, size: int, of_one_program: bool) -> list[Any]:
     return list(fetch_list) if is_per_rank and not of_one_program else [fetch_list] * size
 
 
+# -- threads ---------------------------------------------------------------------------------------
+
 Work = Callable[[], object]
 _IDLE: list[SimpleQueue[tuple[Work, Lock]]] = []  # where threads that have nothing to do wait for work
 if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks
@@ -329,6 +331,9 @@ def _work_on(queue: SimpleQueue[tuple[Work, Lock]]) -> None:
         del work  # it holds on to the programs and arrays of the run
         _IDLE.append(queue)
         done.release()
+
+
+# -- a run -----------------------------------------------------------------------------------------
 
 
 class _Run:

@@ -40,7 +40,6 @@ from graphad.execution.names import (
     names_around,
     nth,
     saved_names,
-    writes_old_array,
     written,
 )
 from graphad.execution.refusals import failure, missing_value, not_finite, unregistered, why_not
@@ -242,7 +241,7 @@ def _plain_step(run: Interpreter, op: Operator, definition: OpDef, layout: Layou
 
     A partial one gets None for names without a value, and a result that is None is not written.
     """
-    attrs, adds = definition.own_attrs(op.attrs), bool(definition.extends) and writes_old_array(op)
+    attrs, adds = definition.own_attrs(op.attrs), definition.extends_output(op.inputs, op.attrs)
     reads = {slot: _places(layout, [n for n in names if n != EMPTY] if EMPTY in names else names) for slot, names in op.inputs.items()}
     if adds:
         # An array that is written at an index is read under the name of the result.

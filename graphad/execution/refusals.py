@@ -9,7 +9,7 @@ import numpy as np
 from graphad.errors import ExecutionError, GraphadError, InvalidValue, NoValue
 from graphad.execution.names import control
 from graphad.ops import REGISTRY, GradOpDef, OpDef
-from graphad.ops.definition import EXACT, GRAD_SUFFIX, checked_attr, did_you_mean
+from graphad.ops.definition import GRAD_SUFFIX, Slot, checked_attr, did_you_mean
 from graphad.program import Block, Operator, check_distinct, located
 from graphad.program.operator import COMMON_ATTRS
 from graphad.types import FLOATS, Array
@@ -43,9 +43,8 @@ def _unfit(op: Operator, definition: OpDef) -> str:
     """The message about an attribute from a file that the operator does not accept; empty if it is fine."""
     try:
         for name, value in op.attrs.items():
-            attr = definition.attrs.get(name)
-            if attr is not None and type(value) is not EXACT.get(attr.kind):
-                checked_attr(attr, value)
+            if name in definition.attrs:
+                checked_attr(definition.attrs[name], value)
     except GraphadError as error:
         return str(error)
     return ""
@@ -53,18 +52,13 @@ def _unfit(op: Operator, definition: OpDef) -> str:
 
 def _fits(op: Operator, definition: OpDef) -> bool:
     """Whether slots and attributes are just those of the definition; if not, ``_misfit`` says what is wrong, if anything."""
-    inputs, slots = op.inputs, definition.inputs
-    for slot in inputs:
-        if slot not in slots or (len(inputs[slot]) > 1 and not slots[slot].variadic):
-            return False
-    for slot in definition.single:
-        if not inputs.get(slot):
-            return False
-    outputs, slots = op.outputs, definition.outputs
-    for slot in outputs:
-        if slot not in slots or (len(outputs[slot]) > 1 and not slots[slot].variadic):
-            return False
-    return not op.attrs or op.attrs.keys() <= definition.attrs.keys()
+    if not (_has_slots(op.inputs, definition.inputs) and _has_slots(op.outputs, definition.outputs)):
+        return False
+    return all([op.inputs.get(slot) for slot in definition.single]) and op.attrs.keys() <= definition.attrs.keys()
+
+
+def _has_slots(names_by_slot: Mapping[str, list[str]], slots: Mapping[str, Slot]) -> bool:
+    return all([slot in slots and (len(names) < 2 or slots[slot].variadic) for slot, names in names_by_slot.items()])
 
 
 def _misfit(op: Operator, definition: OpDef) -> str:

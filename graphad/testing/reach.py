@@ -142,6 +142,7 @@ def _named_by(owner: object, function: FunctionType, code: CodeType) -> Iterator
     """What names in a function's code stand for: of its module, of the functions around it, options and attributes of the pass or rule."""
     yield from (function.__globals__.get(name) for name in code.co_names)
     yield from (cell.cell_contents for cell in function.__closure__ or () if _is_filled(cell))
+    # What it is called says nothing of what it looks at.
     yield from (inspect.getattr_static(owner, name, None) for name in code.co_names if name != "name")
 
 
