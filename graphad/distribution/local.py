@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import partial, reduce
@@ -63,7 +64,8 @@ class _Baton:
         except BaseException:  # the caller's thread was interrupted: the others end before it goes on
             self.failed = rank
             while self.holder != rank:
-                sleep(0.001)
+                with suppress(KeyboardInterrupt):  # a second one: two ranks must not run at once
+                    sleep(0.001)
             raise
 
     def wait(self, rank: int, contact: Contact, until: Callable[[], bool]) -> None:
