@@ -134,6 +134,7 @@ EXAMPLES = 4  # how often an example is drawn
 MISSES = 4  # shapes that a rule applies to in other dtypes, after which it is not tried in one that it applied to on none of them
 CUBES = 2  # of so many inputs that ``applicable`` draws one has the same extents all over
 PREFERRED = 8  # of so many attempts every second one is in the dtype that is tried first
+PLANTED = (*DIFFERENTIABLE, "extreme")  # contents of what ``applicable`` draws
 APPLICABLE = ("float64", "float64", "float32", *DTYPES)  # dtypes that ``applicable`` draws from
 
 
@@ -245,7 +246,8 @@ def applicable(rule: PatternRule, rng: np.random.Generator, example: Example | N
                 setting = _first(inputs, shapes, dtype if dtype and attempt < PREFERRED else drawn_dtype)
             if setting is None:
                 continue
-            sample = inputs.arrays(setting, DIFFERENTIABLE[rng.integers(len(DIFFERENTIABLE))], int(rng.integers(50)))
+            # Floats have none that are extreme: those are ordinary then.
+            sample = inputs.arrays(setting, PLANTED[rng.integers(len(PLANTED))], int(rng.integers(50)))
             if _computed(rule.before, sample) is not None:
                 return sample
     return None
@@ -330,6 +332,8 @@ class _Trial:
         self.inputs = Inputs(rule, exact)
         self.evidence = Evidence()
         self.case = 0
+        self.rounds: Counter[str] = Counter()  # choices of types, by dtype
+        self.turns: Counter[str] = Counter()  # inputs in float64, by content
 
     def on_hard_inputs(self) -> None:
         """Try it on every choice of shapes and dtypes that it applies to."""
@@ -364,10 +368,11 @@ class _Trial:
         main = next((t.dtype for t in setting.values.values() if t.dtype in FLOATS), first.dtype if first else "float64")
         kinds = contents_of(main, self.exact)
         # A third of the contents for each choice of types, other ones for the next: together all are tried, and rules with one tensor get
-        # half.
+        # half. Counted for each dtype by itself, since dtypes come up in steps.
         stride = 2 if len(setting.values) + len(setting.lists) < 2 and not setting.attrs else 3
-        for i in range(self.case % stride, len(kinds), stride):
+        for i in range(self.rounds[main] % stride, len(kinds), stride):
             self.on(self.inputs.arrays(setting, kinds[i], self.case + i), kinds[i], main)
+        self.rounds[main] += 1
         self.case += 1
 
     def on_examples(self, example: Example) -> None:
@@ -408,8 +413,11 @@ class _Trial:
             if not (_same(a, b) if self.exact or a.dtype.kind != "f" else self.is_near(a, b, before, after, sample, content)):
                 self.refuse(sample, a, b)
         self.evidence.note(sample, content, sum(a.size for a in old))
-        if main == "float64" and (content in self.contents or content == "example") and self.case % 2 == 0:
-            self.on_gradients(sample, before, after, old)
+        if main == "float64" and (content in self.contents or content == "example"):
+            # Every second time that a content comes up: counted by itself, since contents come up in steps.
+            self.turns[content] += 1
+            if self.turns[content] % 2:
+                self.on_gradients(sample, before, after, old)
 
     def is_near(self, old: Array, new: Array, before: _Computed, after: _Computed, sample: Drawn, content: str) -> bool:
         """Whether two results differ by rounding alone, or where something is not finite or out of range."""

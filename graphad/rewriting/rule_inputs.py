@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import permutations, product
-from math import gcd, prod
+from math import gcd, isqrt, prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -150,7 +150,9 @@ def _pool(content: str, dtype: str, kinks: tuple[float, ...], exact: bool) -> Ar
 def _ints(content: str, dtype: np.dtype[Any], kinks: tuple[float, ...]) -> Array:
     ends = np.iinfo(dtype)
     if content == "extreme":
-        return np.array([ends.max, ends.min, 0, ends.max - 1, -1, ends.min + 1, 1, ends.max // 2 + 1], dtype)
+        # The last one is the least whose square, and the one before it the least power of two whose square, is beyond the end.
+        over = 2 ** (ends.bits // 2), isqrt(ends.max) + 1
+        return np.array([ends.max, ends.min, 0, ends.max - 1, -1, ends.min + 1, 1, ends.max // 2 + 1, *over], dtype)
     if content in ("kinks", "equal"):
         # The numbers that a rule names, and their neighbors, are where it is wrong first.
         near = [int(k) + d for k in kinks if abs(k) < 1e6 for d in (0, 1, -1)]
@@ -283,6 +285,9 @@ SHAPES: tuple[Shape, ...] = (
     *((2, 1, 3), (1, 3), (2, 0), (4, 1), (2, 1, 3, 5), (2, 2, 2, 2), (6,), (1, 1, 2)),
 )
 PAIRS: tuple[tuple[Shape, ...], ...] = (  # operands that are not broadcast: products, tables and indices, convolutions
+    # Extents that are all alike, in other numbers of axes: which axis meets which depends on the operator, and no type shows it.
+    *(((3, 3), (3, 3, 3)), ((3, 3, 3), (3, 3)), ((3,), (3, 3)), ((3, 3, 3), (3,)), ((2, 3, 4), (2, 3, 1))),
+    *(((3, 3), (3,), (3, 3)), ((3, 3), (3, 3), (3,)), ((3, 3), (3, 3, 3), (3,)), ((3, 3, 3), (3, 3), (3, 3))),
     *(((2, 3), (3, 5)), ((2, 3), (5, 3)), ((4, 2, 3), (4, 3, 5)), ((4, 2, 3), (4, 5, 3)), ((7, 3), (5,)), ((7, 3), (4, 1))),
     *(((2, 3, 4), (3,)), ((2, 3), (2,)), ((4, 5), (4, 1)), ((2, 3, 5, 6), (4, 3, 3, 2)), ((7, 3), (2, 2)), ((5,), (5,))),
     *(((2, 3, 5, 6), (4, 3, 3, 2), (4,)), ((2, 3), (3, 5), (5,)), ((2, 6), (6,), (6,)), ((2, 3), (3, 5), (2, 5))),
@@ -292,7 +297,7 @@ TRIES = 8  # how often attributes are sought for one choice of types
 INFERENCES = 40  # how many values are tried for the attributes of one operator
 _PRIME = 17  # at least as many as there are numbers for an attribute, as far as all pairs of them are to meet
 _STRIDES = (7, 5, 11, 13, 3, 17)
-BUDGET = 4000  # how many are tried for one rule
+BUDGET = 12000  # how many are tried for one rule
 
 
 class Inputs:
@@ -323,7 +328,7 @@ class Inputs:
             return alike
         broadcasts = [tuple(part(shape, i) for i in range(count)) for shape in SHAPES if shape for part in _BROADCAST]
         open_ended = [shapes for shapes in PAIRS if len(shapes) == count]
-        return list(dict.fromkeys([*alike[:6], *open_ended[:12], *alike[6:12], *broadcasts[::5], *alike[12:], *broadcasts[1::5]]))
+        return list(dict.fromkeys([*alike[:6], *open_ended, *alike[6:12], *broadcasts[::5], *alike[12:], *broadcasts[1::5]]))
 
     def dtypes_of(self, dtype: str) -> Iterator[tuple[str, ...]]:
         """Dtypes for the leaves: all alike, or some of another dtype, as conditions and indices are."""

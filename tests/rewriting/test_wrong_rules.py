@@ -11,6 +11,8 @@ import pytest
 from graphad import ops
 from graphad.errors import InvalidValue
 from graphad.rewriting import rewrite
+from graphad.rewriting.rule_check import _Trial
+from graphad.rewriting.rule_inputs import DIFFERENTIABLE, DTYPES, Drawn, contents_of
 from tests.rewriting.wrong_rules import RIGHT_AS_EXACT, RIGHT_AS_FAST, WRONG, WRONG_AS_EXACT, Function
 
 
@@ -67,3 +69,19 @@ def test_what_is_tried_depends_on_no_name() -> None:
 
 def hasty(x: Any, *, p: Any, q: Any) -> Any:
     return ops.scale(ops.scale(x, scale=p), scale=q), ops.scale(x, scale=p * q)
+
+
+def test_each_content_comes_up_in_each_dtype_with_gradients() -> None:
+    """Contents and dtypes come up in steps; in step with each other, a rule over one tensor would meet half of them in float64."""
+    seen, compared = set[tuple[str, str]](), set[str]()
+
+    class Listening(_Trial):
+        def on(self, sample: Drawn, content: str, main: str) -> None:
+            seen.add((main, content))
+            count = self.evidence.gradients
+            super().on(sample, content, main)
+            compared.update({content} if self.evidence.gradients > count else ())
+
+    Listening(rewrite(verify=False)(lambda x: (ops.relu(ops.relu(x)), ops.relu(x))), exact=True, gradients="all").on_hard_inputs()
+    assert seen == {(dtype, content) for dtype in DTYPES for content in contents_of(dtype, exact=True)}
+    assert compared == set(DIFFERENTIABLE)

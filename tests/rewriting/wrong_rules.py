@@ -49,6 +49,18 @@ WRONG: dict[str, Function] = {  # as fast rules, which may differ by rounding, a
         ops.slice(ops.slice(x, axes=axes, starts=first, ends=last), axes=axes, starts=second, ends=until),
         ops.slice(x, axes=axes, starts=compute(_added, first, second), ends=compute(_added, first, until)),
     ),
+    # operands of other numbers of axes
+    "the first axis of a batch": lambda x, y: (
+        ops.reduce_sum(ops.matmul_v2(x, y), dim=[0]),
+        ops.matmul_v2(ops.reduce_sum(x, dim=[0]), y),
+    ),
+    "a vector added to a matrix": lambda x, y, z: (ops.matmul_v2(x, y) + ops.matmul_v2(x, z), ops.matmul_v2(x, y + z)),
+    "a batch times a vector": lambda x, y, z: (ops.matmul_v2(ops.matmul_v2(x, y), z), ops.matmul_v2(x, ops.matmul_v2(y, z))),
+    "a shift along one of two axes": lambda x, c, *, e: (
+        ops.layer_norm(x + c, None, None, epsilon=e)[0],
+        ops.layer_norm(x, None, None, epsilon=e)[0],
+        compute(lambda shape: len(shape) > 0 and shape[-1] == 1, c.shape),
+    ),
     # rounding, kinks and signs
     "round is not floor of a half more": lambda x: (ops.round(x), ops.floor(x + 0.5)),
     "floor is not round": lambda x: (ops.floor(x), ops.round(x)),
@@ -210,7 +222,14 @@ def _reversed(paddings: Any) -> Any:
     return list(reversed(paddings))
 
 
-WRONG_AS_EXACT: dict[str, Function] = {  # right but for rounding, nan and infinities
+WRONG_AS_EXACT: dict[
+    str, Function
+] = {  # right but for rounding, nan and infinities, kinks and ties of gradients, integers that wrap around
+    "sign times size, at zero": lambda x: (ops.sign(x) * ops.abs(x), x),
+    "a maximum that shares its gradient": lambda x: (ops.reduce_amax(x, dim=[-1]), ops.reduce_max(x, dim=[-1])),
+    "the first of the largest": lambda x: (ops.top_k(x, k=1)[0], ops.reduce_max(x, dim=[-1], keep_dim=True)),
+    "a square of integers is not negative": lambda x: (ops.relu(ops.square(x)), ops.square(x)),
+    "nor is a product": lambda x: (ops.abs(x * x), x * x),
     "a quotient by a number": lambda x, *, c: (
         ops.elementwise_div(x, constant(c)),
         ops.scale(x, scale=1.0 / c),
