@@ -139,6 +139,13 @@ def gradients(targets: object, inputs: object, target_gradients: object = None, 
         TypeError: an argument of the wrong type.
         ValueError: the variables are of different programs; numbers or shapes of target_gradients do not fit.
     """
+    return append_gradients(targets, inputs, target_gradients, no_grad_set)
+
+
+def append_gradients(
+    targets: object, inputs: object, target_gradients: object = None, no_grad_set: Named | None = None, clip_errors: bool = False
+) -> list[Variable | None]:
+    """``gradients``, bounded on their way by the ``error_clip`` of variables where ``clip_errors`` says so."""
     outputs, sources = _variables("targets", targets), _variables("inputs", inputs)
     if not outputs:
         raise InvalidValue("gradients needs at least one target")
@@ -154,7 +161,7 @@ def gradients(targets: object, inputs: object, target_gradients: object = None, 
     names = tuple(v.name for v in outputs), tuple(v.name for v in sources)
     open_sealed(graph)
     with diagnoses_only():
-        backward_pipeline(*names, _names("no_grad_set", program, no_grad_set), starts, _has_grad_ops(graph)).run(graph)
+        backward_pipeline(*names, _names("no_grad_set", program, no_grad_set), starts, _has_grad_ops(graph), clip_errors).run(graph)
     grad_ops: GradOps = graph.analyses[GradOps]
     gradients_by_name = {v.name: _gradient_of(graph, grad_ops, v.name) for v in sources}
     write_back(graph)

@@ -6,14 +6,14 @@ Both have ordered effects: each run prints and calls as the program says, in its
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
 
 from graphad.errors import InvalidType, InvalidValue, NoGradient, ShapeError
-from graphad.ops.definition import AS_INPUT, operator
+from graphad.ops.definition import AS_INPUT, GRAD, operator
 from graphad.ops.inference import same
 from graphad.types import DTYPES, Array, Tensor, TensorType, dtype_name, element_count
 
@@ -21,11 +21,29 @@ NO_INTS: list[int] = []
 
 # -- printing --------------------------------------------------------------------------------------
 
-_is_silent: ContextVar[bool] = ContextVar("whether print is silent", default=False)
+Printer = Callable[[str, Array], None]  # gets what the operator says before the value, and the value
+
+_printer: ContextVar[Printer | None] = ContextVar("what gets the values that are printed; None: standard output", default=None)
 
 
 @contextmanager
-def silent() -> Iterator[None]:
+def printing(printer: Printer) -> Iterator[None]:
+    """Within it a function gets what programs print.
+
+    >>> from graphad import ops
+    >>> with printing(lambda label, value: print(label, value)):
+    ...     ops.lookup("print").kernel(np.ones(2), message="seen:")
+    seen: [1. 1.]
+    array([1., 1.])
+    """
+    token = _printer.set(printer)
+    try:
+        yield
+    finally:
+        _printer.reset(token)
+
+
+def silent() -> AbstractContextManager[None]:
     """Within it programs print nothing: tools that run programs of their own have nothing to say to the user.
 
     >>> from graphad import ops
@@ -33,11 +51,7 @@ def silent() -> Iterator[None]:
     ...     ops.lookup("print").kernel(np.ones(2))
     array([1., 1.])
     """
-    token = _is_silent.set(True)
-    try:
-        yield
-    finally:
-        _is_silent.reset(token)
+    return printing(lambda label, value: None)
 
 
 def _is_printed(Counter: Any, first_n: int, print_phase: str, is_forward: bool) -> bool:
@@ -116,8 +130,12 @@ def print_(
     The gradient is printed too, unless ``print_phase`` is "FORWARD"; with "BACKWARD" it alone is. With ``first_n`` above 0 and a
     ``Counter`` of the runs it is printed in the first runs only.
     """
-    if not _is_silent.get() and _is_printed(Counter, first_n, print_phase, is_forward):
-        name = f"{tensor_name}{'' if is_forward else '@GRAD'}" if print_tensor_name else ""
+    if not _is_printed(Counter, first_n, print_phase, is_forward):
+        return In
+    printer, name = _printer.get(), f"{tensor_name}{'' if is_forward else GRAD}" if print_tensor_name else ""
+    if printer is not None:
+        printer(f"{message}{name}", In)
+    else:
         parts = (message, name, print_tensor_shape, print_tensor_type, summarize)
         print("\n".join(_lines(In, *parts)), flush=True)
     return In
@@ -239,4 +257,4 @@ def _settled(function: str, at: int, value: object, expected: TensorType) -> Arr
     return array.astype(expected.dtype, copy=False)
 
 
-__all__ = ["FUNCTIONS", "declared_type", "print_", "py_func", "registered", "silent", "type_text"]
+__all__ = ["FUNCTIONS", "declared_type", "print_", "printing", "py_func", "registered", "silent", "type_text"]

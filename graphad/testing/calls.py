@@ -218,6 +218,8 @@ class Interest:
         gradients: whether gradient operators are, so that programs have to be differentiated first.
         backward: whether gradients are spoken of at all, so that half of the programs have to be.
         constants: numbers and words that attributes should have, and constants be filled with.
+        marks: whether variables that stop or clip gradients are spoken of.
+        clips: whether variables may clip their gradients, which passes have to keep: not where a backward is built that does not clip.
         left_out: attributes that are what they are by default throughout a program. Of some operators no sample leaves them out, and
             what a pass does only where several operators have none would be left to chance.
     """
@@ -229,6 +231,8 @@ class Interest:
     gradients: bool = False
     constants: Constants = NONE
     backward: bool = False
+    marks: bool = False
+    clips: bool = False
     left_out: tuple[str, ...] = ()
 
 

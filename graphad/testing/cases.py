@@ -386,8 +386,8 @@ def _mixed(rng: np.random.Generator) -> Array:
 
 
 def _large_integers(rng: np.random.Generator) -> Array:
-    """Integers at the limits of float32 and int32, or just beyond; one in four is too large for float64, too."""
-    numbers = [2**24, 2**24 + 1, -(2**24) - 1, 2**31 - 1, 2**31 - 2, -7, 2**53 + 1, -(2**62) - 1]
+    """Integers at the limits of float32, int32 and float64, or just beyond, and such whose squares are beyond those of int32 and int64."""
+    numbers = [2**24, 2**24 + 1, -(2**24) - 1, 2**31 - 1, 2**31 - 2, -7, 2**53 + 1, -(2**62) - 1, 46341, 2**16, 3037000500]
     return rng.choice(np.array(numbers), SIZE)
 
 

@@ -215,6 +215,7 @@ def _every_kind(subject: Subject) -> Callable[[Choices], Case]:
     interest = interest_of(passes, (rule for rule in all_rules if not isinstance(rule, PatternRule)))
     if subject.may_be_in_float16:
         interest = replace(interest, kinds=SHORT)
+    interest = replace(interest, clips=not subject.is_backward)
     is_exact = all(rule.exact for rule in rules)
     is_about_gradients = interest.backward and not subject.is_backward
     some, of_all = OF_GRADIENTS if interest.gradients else ABOUT_GRADIENTS
@@ -243,14 +244,15 @@ def _numbers(subject: Subject) -> Sequence[str]:
     return SHORT if subject.may_be_in_float16 else (*NUMBERS, NON_FINITE, MIXED)
 
 
-def _stops_gradients(case: Case) -> bool:
-    """Whether a program with a loss stops the gradient of something that an operator writes and another one reads."""
+def _marks_gradients(case: Case) -> bool:
+    """Whether a program with a loss stops or clips the gradient of something that an operator writes and another one reads."""
     if not case.loss_name:
         return False
     ops, variables = case.program.global_block().ops, case.program.global_block().vars
     results = {name: variables[name] for op in ops for name in op.output_names() if name in variables}
-    stopped = {name for name, var in results.items() if var.stop_gradient and var.type == TENSOR and var.declared[1] in FLOATS}
-    return bool(stopped) and any(name in stopped for op in ops for name in op.input_names())
+    floats = {name: var for name, var in results.items() if var.type == TENSOR and var.declared[1] in FLOATS}
+    marked = {name for name, var in floats.items() if var.stop_gradient or var.error_clip is not None}
+    return bool(marked) and any(name in marked for op in ops for name in op.input_names())
 
 
 # -- the search ----------------------------------------------------------------------------------
@@ -354,14 +356,14 @@ class _Search:
         return finding
 
     def _seldom(self, case: Case, is_new: bool) -> set[str]:
-        """The expensive checks to make on a program, all on the first one; gradients wherever it stops some, which shows in them alone."""
+        """The expensive checks to make on a program, all on the first one; gradients wherever it marks some, which shows in them alone."""
         # Counted apart, so that each check gets its share of the programs on which something new happened.
         count = self.counts[is_new]
         self.counts[is_new] += 1
         # By chance: sweeps go round in circles as well, and in step with them a check would always be made on the same of their programs.
         rng = random.Random(f"{self.seed} {is_new} {count}")
         made = {kind for kind, (new, often) in SELDOM.items() if rng.randrange(new if is_new else often) == 0 or not count}
-        has_to = self.subject.is_backward or _stops_gradients(case)
+        has_to = self.subject.is_backward or _marks_gradients(case)
         return made | {"gradients"} if has_to else made
 
     def _is_new(self, trial: Trial) -> bool:

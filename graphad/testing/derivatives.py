@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from graphad.backward import gradients
+from graphad.backward import append_gradients
 from graphad.errors import GraphadError
 from graphad.ir import Graph, Op, Value, lower
 from graphad.ops import REGISTRY, ControlDef, GradOpDef, OpDef, lookup
@@ -73,7 +73,7 @@ class GradientProgram:
     names: dict[str, str]
 
     @classmethod
-    def of(cls, program: Program, case: Case, sources: Iterable[str]) -> GradientProgram:
+    def of(cls, program: Program, case: Case, sources: Iterable[str], clip_errors: bool = False) -> GradientProgram:
         """The gradients of a case's loss with respect to some names, as far as there are any; the program stays as it is."""
         block = program.global_block()
         differentiable = Case(program, case.loss_name, case.feeds, case.params).sources
@@ -84,7 +84,8 @@ class GradientProgram:
         copy = program.clone() if is_whole else program.prune([case.loss_name, *names])
         block = copy.global_block()
         with verification(False), claims_checked(False):
-            results = gradients([block.var(case.loss_name)], [block.var(name) for name in names])
+            clips = clip_errors and any(var.error_clip is not None for var in copy.list_vars())
+            results = append_gradients([block.var(case.loss_name)], [block.var(name) for name in names], clip_errors=clips)
         return cls(copy, case, {source: g.name for source, g in zip(names, results, strict=True) if g is not None})
 
     def on(self, feeds: dict[str, Array], params: dict[str, Array]) -> dict[str, Array]:
@@ -99,10 +100,13 @@ def _draws(program: Program) -> bool:
     return any(isinstance(definition, OpDef) and definition.random for definition in definitions)
 
 
-def gradient_values(program: Program, case: Case, sources: list[str]) -> dict[str, Array]:
-    """The gradients of the loss by the standard backward, zeros where there is none; the program stays as it is."""
+def gradient_values(program: Program, case: Case, sources: list[str], clip_errors: bool = False) -> dict[str, Array]:
+    """The gradients of the loss by the standard backward, zeros where there is none; the program stays as it is.
+
+    With ``clip_errors`` they are bounded on their way by the ``error_clip`` of variables.
+    """
     arrays = {**case.feeds, **case.params}
-    values = GradientProgram.of(program, case, sources).on(case.feeds, case.params)
+    values = GradientProgram.of(program, case, sources, clip_errors).on(case.feeds, case.params)
     return {name: values[name] if name in values else np.zeros_like(arrays[name]) for name in sources}
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ from graphad.execution.feeds import fed_values, fetch_names
 from graphad.execution.interpreter import Interpreter, RunOptions
 from graphad.execution.runtime import own
 from graphad.ir import lower
+from graphad.ops import GRAD
+from graphad.ops.callbacks import printing
 from graphad.ops.mesh import joined
 from graphad.program import Program
 from graphad.testing.cases import Case
@@ -27,22 +30,28 @@ from graphad.testing.values import number, short_text
 from graphad.types import TENSOR, Array, Shape
 
 SEED = 1  # of programs that have none: what they draw is then the same in each run
+Printed = tuple[str, Any]
 ITERATIONS = 2000  # of the loops of a run, all together
 LEAST = 1e-3  # what is smaller than this may differ by as much as this may
 
 
 @dataclass(frozen=True)
 class Observed:
-    """The results of a run: the targets that have a value, the scope after it, and the trip counts of its loops."""
+    """The results of a run: the targets that have a value, the scope after it, the trip counts of its loops, and what it printed.
+
+    Printed values come with what is said before them; gradients are left out, which passes make, and may scale on their way. None: nobody
+    listened.
+    """
 
     values: dict[str, Any]
     scope: dict[str, Array]
     trips: frozenset[int] = frozenset()
+    printed: Sequence[Printed] | None = None
 
     def without(self, other: Observed) -> Observed:
         """This less the names of another one."""
         values = {name: value for name, value in self.values.items() if name not in other.values}
-        return Observed(values, {name: array for name, array in self.scope.items() if name not in other.scope}, self.trips)
+        return replace(self, values=values, scope={name: array for name, array in self.scope.items() if name not in other.scope})
 
 
 def seeded() -> AbstractContextManager[None]:
@@ -69,10 +78,10 @@ class Stepwise:
         Raises:
             GraphadError: the program does not run, or does not end.
         """
-        run, scope, values = self._run, _scope_of(case), dict[str, Any]()
+        run, scope, values, printed = self._run, _scope_of(case), dict[str, Any](), list[Printed]()
         run.begin(fed_values(self._block, _fed(self._block.program, case)), scope)
         try:
-            with seeded(), np.errstate(all="ignore"):
+            with seeded(), _noting(printed), np.errstate(all="ignore"):
                 run.operators()
                 # What a block that did not run would have written has no value; a name without one is a difference too, if the other
                 # program has one.
@@ -82,7 +91,8 @@ class Stepwise:
                 run.commit()
         except RecursionError:
             raise ExecutionError(f"the blocks of {self._block.program.identity} are nested too deep for Python's recursion limit") from None
-        return Observed({n: value for n, value in values.items() if value is not None}, dict(scope.arrays), frozenset(run.trips))
+        values = {name: value for name, value in values.items() if value is not None}
+        return Observed(values, dict(scope.arrays), frozenset(run.trips), printed)
 
     def close(self) -> None:
         """Forget the steps, which refer to the run: Python's collector need not look for them."""
@@ -111,12 +121,17 @@ def observe(program: Program, case: Case, names: Sequence[str], compiled: bool =
 
 
 def _compiled(program: Program, case: Case, names: Sequence[str]) -> Observed:
-    scope, executor = _scope_of(case), OneRun(max_iterations=ITERATIONS)
+    scope, executor, printed = _scope_of(case), OneRun(max_iterations=ITERATIONS), list[Printed]()
     # Compiled at once: else a program is interpreted as long as it may run only once.
-    with binding(FIRST, 1), seeded():
+    with binding(FIRST, 1), seeded(), _noting(printed):
         results = executor.run(program, feed=_fed(program, case), fetch_list=list(names), scope=scope)
     values = {name: value for name, value in zip(names, results, strict=True) if value is not None}
-    return Observed(values, dict(scope.arrays), executor.trips)
+    return Observed(values, dict(scope.arrays), executor.trips, printed)
+
+
+def _noting(printed: list[Printed]) -> AbstractContextManager[None]:
+    """Within it, what programs print is put into a list, but for gradients."""
+    return printing(lambda label, value: None if label.endswith(GRAD) else printed.append((label, own(value))))
 
 
 def _fed(program: Program, case: Case) -> dict[str, Array]:
@@ -309,7 +324,27 @@ def observed_difference(
             text = difference(value, new[name], tolerance, labels, least) if name in new else gap
             if text:
                 return f"{prefix}{name}: {text}"
+    return _printed_difference(before.printed, after.printed, tolerance, labels, least)
+
+
+def _printed_difference(
+    before: Sequence[Printed] | None, after: Sequence[Printed] | None, tolerance: float, labels: tuple[str, str], least: float
+) -> str:
+    """The first difference between what two runs printed; empty if there is none, or nobody listened to one of them."""
+    if before is None or after is None:
+        return ""
+    # What is printed is part of what a program does: as often, and in the same order.
+    for place, (one, other) in enumerate(itertools.zip_longest(before, after), 1):
+        if one is None or other is None:
+            return f"print number {place}: {_said(one)} {labels[0]}, {_said(other)} {labels[1]}"
+        text = difference(one[1], other[1], tolerance, labels, least) if one[0] == other[0] else f"{one[0]!r} and {other[0]!r}"
+        if text:
+            return f"print number {place}: {text}"
     return ""
+
+
+def _said(printed: Printed | None) -> str:
+    return "nothing" if printed is None else f"{printed[0]!r} {_shown(printed[1])}"
 
 
 def assert_equivalent(before: Program, after: Program, case: Case, tolerance: float = 0.0, compiled: bool = False) -> None:

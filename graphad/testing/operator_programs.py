@@ -2,263 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from graphad.execution.names import blocks_of
 from graphad.ops import REGISTRY, ControlDef, GradOpDef, OpDef, lookup
 from graphad.ops.aggregates import Tape, TensorArray
 from graphad.ops.sample import Value
 from graphad.plugins import ensure_plugins
-from graphad.program import Block, Operator, Program, Variable
-from graphad.testing.calls import Call, Draft, Interest, Slots, checked, draw_call, finite, other_attr, sampled, with_numbers
+from graphad.program import Block
+from graphad.program.clipping import ErrorClipByValue
+from graphad.testing.call_writer import CallWriter, Names, run_block
+from graphad.testing.calls import (
+    Call,
+    Draft,
+    Interest,
+    Slots,
+    checked,
+    cut_to,
+    draw_call,
+    finite,
+    other_attr,
+    rank_of,
+    sampled,
+    with_numbers,
+)
 from graphad.testing.cases import NON_FINITE, Case, Choices, array_of, outside_reads, outside_writes
 from graphad.testing.open_extents import unknown_extent
 from graphad.testing.samples import samples_of
 from graphad.testing.samples.valid import computed
 from graphad.testing.values import name_of
 from graphad.types import FLOATS, Array
-
-# -- call writer -----------------------------------------------------------------------------------
-# What programs of calls are written with: a ``CallWriter`` that knows the value of every name while it writes.
-#
-# The kernel of an operator ran when its call was drawn, so operators and variables are written as they are, without being checked
-# again.
-
-Names = dict[str, list[str]]
-
-
-class CallWriter:
-    """A program being drawn: its blocks from the outermost to the current one, and the value that each name has so far."""
-
-    def __init__(self, choices: Choices) -> None:
-        self.choices = choices
-        self.program = Program()
-        self.blocks: list[Block] = [self.program.global_block()]
-        self.values: dict[str, Value] = {}
-        self.feeds: dict[str, Array] = {}
-        self.params: dict[str, Array] = {}
-        self.reserved: set[str] = set()  # what loops count with, which nothing else may read or write
-        self.around: list[dict[str, Value]] = []  # for each open block, the values of the names around it
-        self.underivable: set[str] = set()  # names whose gradient some operator without a rule may stop with an error
-        self.moving: set[str] = set()  # names whose values have a gradient with respect to data or parameters
-        self.counters: list[str] = []  # those of the loops that are open
-        self.conditions: list[list[str]] = []  # those of the branches that are open, each with what it is made of
-        self.count = 0
-
-    @property
-    def block(self) -> Block:
-        return self.blocks[-1]
-
-    @property
-    def root(self) -> Block:
-        return self.blocks[0]
-
-    def unique(self, stem: str) -> str:
-        self.count += 1
-        return f"{stem}{self.count - 1}"
-
-    def tensors(self, floating: bool = False) -> list[str]:
-        """The names of tensors, the last written first."""
-        names = [name for name, value in self.values.items() if isinstance(value, np.ndarray) and name not in self.reserved]
-        return [name for name in names if not floating or self.values[name].dtype.kind == "f"][::-1]
-
-    def like(self, value: Value) -> list[str]:
-        """The names of tensors of the shape and dtype of another, the last written first."""
-        if not isinstance(value, np.ndarray):
-            return []
-        return [n for n in self.tensors() if self.values[n].shape == value.shape and self.values[n].dtype == value.dtype]
-
-    # -- blocks ----------------------------------------------------------------------------------
-
-    @contextmanager
-    def inside(self, runs: bool = True) -> Iterator[Block]:
-        """Write a block inside the current one; afterwards names have the values that it gave them, if it runs."""
-        block = self.program.create_block()
-        self.around.append(dict(self.values))
-        self.blocks.append(block)
-        yield block
-        self.blocks.pop()
-        self.program.rollback()
-        outer = self.around.pop()
-        self.values = {name: self.values[name] if runs and name not in block.vars else value for name, value in outer.items()}
-
-    @contextmanager
-    def deciding(self, condition: str) -> Iterator[None]:
-        """Within it, the block that is written runs where a condition holds, or where it does not."""
-        writer = next((op for op in reversed(self.block.ops) if condition in op.output_names()), None)
-        self.conditions.append([condition, *(writer.input_names() if writer is not None else ())])
-        yield
-        self.conditions.pop()
-
-    @contextmanager
-    def outside(self) -> Iterator[None]:
-        """Write into the block around the current one."""
-        inner = self.blocks.pop()
-        yield
-        self.blocks.append(inner)
-
-    def known(self, name: str, value: Value) -> str:
-        """A name of block 0 has a value from here on, in all blocks that are open."""
-        for values in (self.values, *self.around):
-            values[name] = value
-        return name
-
-    def hide(self, name: str, stop_gradient: bool) -> None:
-        """Declare a variable of the current block under the name of one around it, and of its type."""
-        value = self.values[name]
-        assert isinstance(value, np.ndarray)
-        self.block.vars[name] = Variable.trusted(self.block, name, value.shape, name_of(value.dtype), stop_gradient)
-
-    # -- inputs ----------------------------------------------------------------------------------
-
-    def data(self, array: Array, stop_gradient: bool = False) -> str:
-        """An array that is fed."""
-        name = self.unique("x")
-        stops = stop_gradient or array.dtype.kind != "f"
-        self.root.vars[name] = Variable.trusted(self.root, name, array.shape, name_of(array.dtype), stops)
-        self.feeds[name] = array
-        if not stops:
-            self.moving.add(name)
-        return self.known(name, array)
-
-    def parameter(self, array: Array, trainable: bool) -> str:
-        """A parameter; other persistable state if it has no axes or no elements, which parameters have."""
-        if not trainable or not array.size or not array.ndim or array.dtype.kind != "f":
-            return self.state(array)
-        name = self.unique("w")
-        self.root.create_parameter(name=name, shape=array.shape, dtype=name_of(array.dtype))
-        self.params[name] = array
-        self.moving.add(name)
-        return self.known(name, array)
-
-    def state(self, array: Array) -> str:
-        """A persistable variable that is no parameter."""
-        name = self.unique("s")
-        var = Variable.trusted(self.root, name, array.shape, name_of(array.dtype), True)
-        var.persistable = True
-        self.root.vars[name] = var
-        self.params[name] = array
-        return self.known(name, array)
-
-    def constant(self, array: Array, name: str | None = None) -> str:
-        """A constant of the current block, by one number where all are equal."""
-        dtype, shape = name_of(array.dtype), list(array.shape)
-        first = array.flat[0] if array.size else np.zeros((), dtype)
-        attrs: dict[str, object] = {"shape": shape, "dtype": dtype}
-        # Zeros of both signs are equal and not the same number.
-        if not array.size or ((array == first).all() and _same_signs(array)):
-            op_type, attrs = "fill_constant", {**attrs, "value": float(first)}
-        elif dtype == "bool":
-            op_type, attrs = "assign_value", {**attrs, "bool_values": [int(n) for n in array.flat]}
-        elif array.dtype.kind == "f":
-            op_type, attrs = "assign_value", {**attrs, "values": [float(n) for n in array.flat]}
-        else:
-            op_type, attrs = "assign_value", {**attrs, "int64_values": [int(n) for n in array.flat]}
-        name = name or self.unique("k")
-        self.emit(op_type, {}, {"Out": [name]}, attrs, {"Out": [array]})
-        return name
-
-    def tensor_array(self, value: TensorArray) -> str:
-        """The operators that make an array of tensors."""
-        name = self.unique("a")
-        if not len(value):
-            self.block.append_op("create_array", {}, {"Out": name})
-        for index, item in value.items():
-            at = self.constant(np.array([index], "int64"))
-            self.block.append_op("write_to_array", {"X": self.data(item), "I": at}, {"Out": name})
-        self.values[name] = value
-        return name
-
-    def tape(self, value: Tape) -> str:
-        """The operators that make a tape."""
-        name = self.unique("p")
-        self.block.append_op("create_tape", {}, {"Out": name})
-        for entry in value.entries():
-            old, name = name, self.unique("p")
-            items = [self.data(item) for item in entry]
-            self.block.append_op("push_tape", {"Scopes": old, "X": items}, {"Out": name}, {"count": len(items)})
-        self.values[name] = value
-        return name
-
-    # -- operators -------------------------------------------------------------------------------
-
-    def emit(self, op_type: str, inputs: Names, outputs: Names, attrs: Mapping[str, Any], values: Slots) -> None:
-        """Append an operator that is known to be right; undeclared variables are declared here."""
-        read_names = [name for names in inputs.values() for name in names]
-        is_whole = any(not isinstance(v, np.ndarray) for vs in values.values() for v in vs) or any(
-            not isinstance(self.values[name], np.ndarray) for name in read_names
-        )
-        if is_whole:
-            self.block.append_op(op_type, inputs, outputs, attrs)
-        else:
-            self.block.ops.append(Operator(self.block, op_type, inputs, outputs, dict(attrs)))
-        rules = lookup(op_type).grads
-        # Followed while the program is drawn: a loss is taken only of what can be differentiated, and moves with a source.
-        derivable = rules is not None and self.underivable.isdisjoint(read_names)
-        moves = any(name in self.moving for slot in rules or () for name in inputs.get(slot, ()))
-        for slot, names in outputs.items():
-            for name, value in zip(names, values[slot], strict=True):
-                if not is_whole and not self.block.has_var_recursive(name):
-                    self.block.vars[name] = Variable.trusted(self.block, name, value.shape, name_of(value.dtype))
-                self.values.pop(name, None)
-                self.values[name] = value
-                (self.underivable.discard if derivable else self.underivable.add)(name)
-                (self.moving.add if moves and _floating(value) else self.moving.discard)(name)
-
-    def write(self, call: Call, inputs: Names, outputs: Names) -> list[str]:
-        """Append a call; return the names of its outputs."""
-        self.emit(call.op.type, inputs, outputs, call.attrs, call.outputs)
-        return [name for names in outputs.values() for name in names]
-
-
-def _same_signs(array: Array) -> bool:
-    """Whether zeros, if there are any, are all of one sign."""
-    return array.dtype.kind != "f" or len(set(np.signbit(array).flat)) == 1
-
-
-def _floating(value: Value) -> bool:
-    return not isinstance(value, np.ndarray) or value.dtype.kind == "f"
-
-
-def run_block(block: Block, values: dict[str, Value]) -> bool:
-    """Run the operators of a block once more on the values that names have; False if one does not take what it gets."""
-    return all(_run_operator(op, values) for op in block.ops)
-
-
-def _run_operator(op: Operator, values: dict[str, Value]) -> bool:
-    blocks = blocks_of(op)
-    if blocks:
-        return _run_control(op, blocks, values)
-    outputs = computed(lookup(op.type), {s: [values[n] for n in names] for s, names in op.inputs.items()}, op.attrs)
-    if outputs is None:
-        return False
-    for slot, names in op.outputs.items():
-        for name, value in zip(names, outputs[slot], strict=True):
-            # A name keeps its shape, as loops and branches require.
-            if name in values and isinstance(value, np.ndarray) and np.shape(values[name]) != value.shape:
-                return False
-            values[name] = value
-    return True
-
-
-def _run_control(op: Operator, blocks: list[Block], values: dict[str, Value]) -> bool:
-    if op.type == "net":
-        return run_block(blocks[0], values)
-    condition = (op.input("Condition") or op.input("Cond"))[0]
-    if op.type == "while":
-        while bool(np.all(values[condition])):
-            if not run_block(blocks[0], values):
-                return False
-        return True
-    if op.type == "conditional_block":
-        return not bool(np.all(values[condition])) or run_block(blocks[0], values)
-    return run_block(blocks[0 if bool(np.all(values[condition])) else 1], values)
-
 
 # -- call statements -------------------------------------------------------------------------------
 # The statements that random programs of calls consist of: an operator, operators that feed each other, the same one again.
@@ -309,7 +85,10 @@ COMMON = tuple(
     ]
 )
 NUMBERS = (0.0, 1.0, 0.0, 1.0, 2.0, 0.3, -1.0, -0.5, 3.0, 1e-7)  # of constants
-INTEGERS = (0, 1, 2, 3, -1, -2, 7)
+SMALL_INTEGERS = (0, 1, 2, 3, -1, -2, 7)
+INTEGERS = (*SMALL_INTEGERS, 2**16)  # the square of the last one is beyond the end of int32
+CLIP, CLIPPED = ErrorClipByValue(max=0.01), 2  # one of so many marks clips gradients; the others stop them
+MOST_ROWS = 16
 NEVER = 1 << 10  # of so many results one gets a name that there is: hardly any
 PARTNERS = {
     **{a: b for pair in ("exp log", "square sqrt", "sqrt rsqrt", "tanh atanh") for a, b in (pair.split(), pair.split()[::-1])},
@@ -393,8 +172,9 @@ class CallProgram(CallWriter):
             return self.tensor_array(value)
         if isinstance(value, Tape):
             return self.tape(value)
-        # Half are data; parameters, state and constants are what passes treat in other ways.
-        kind = self.choices.below(12)
+        # Half are data; parameters, state and constants are what passes treat in other ways. Single numbers, which bounds and steps are,
+        # are constants as often as not.
+        kind = 11 if value.size == 1 and self.choices.chance(3) else self.choices.below(12)
         if kind < 6:
             return self.data(value)
         if kind < 8:
@@ -405,7 +185,7 @@ class CallProgram(CallWriter):
 
     def number_like(self, value: Array) -> str:
         """A constant of the shape and dtype of a value, all of whose elements are one number."""
-        numbers: tuple[float, ...] = NUMBERS if value.dtype.kind == "f" else INTEGERS
+        numbers: tuple[float, ...] = NUMBERS if value.dtype.kind == "f" else INTEGERS if value.dtype.itemsize > 2 else SMALL_INTEGERS
         constants = [number for number in self.interest.constants.numbers if value.dtype.kind == "f" or number.is_integer()]
         if constants and value.dtype.kind in "fi" and self.choices.boolean():
             numbers = tuple(constants)
@@ -441,7 +221,10 @@ class CallProgram(CallWriter):
         else:
             name = self.unique("t")
             if self.choices.chance(self.stopped) and isinstance(value, np.ndarray):
-                self.block.create_var(name=name, shape=value.shape, dtype=name_of(value.dtype), stop_gradient=True)
+                var = self.block.create_var(name=name, shape=value.shape, dtype=name_of(value.dtype))
+                # What clips its gradient is forgotten as easily as what stops it, and shows in gradients alone as well.
+                var.error_clip = CLIP if self.interest.clips and self.choices.chance(CLIPPED) else None
+                var.stop_gradient = var.error_clip is None
         taken.add(name)
         return name
 
@@ -459,6 +242,10 @@ class CallProgram(CallWriter):
         names = {"Out": [out or self.unique("t")]}
         self.emit(op_type, inputs, names, attrs, outputs)
         return names["Out"][0]
+
+    def print(self, name: str) -> None:
+        """Print a value, an effect; what reads the name later reads the result, or nothing does."""
+        self.apply("print", {"In": [name]}, {"message": name}, name if self.choices.boolean() else None)
 
 
 def operators() -> tuple[str, ...]:
@@ -532,7 +319,18 @@ def over(w: CallProgram, draft: Draft, name: str, beside: Sequence[str] = ()) ->
             names[s][n] = operand
             inputs[s][n] = w.values[operand] if operand else array_of(w.choices, value.shape, name_of(value.dtype))
     call = checked(draft.op, inputs, draft.attrs, draft.number)
+    if call is None and value.dtype.kind in "iu":
+        call = checked(draft.op, _with_room(inputs, names, value), draft.attrs, draft.number)
     return (call, w.named(call, names)) if call is not None and w.accepts(call) else None
+
+
+def _with_room(inputs: Slots, names: Mapping[str, list[str | None]], value: Array) -> Slots:
+    """The inputs with so many rows in what has no name yet that integers may be their places."""
+    rows = int(value.max()) + 1 if value.size else 0
+    if not 0 < rows <= MOST_ROWS:
+        return inputs
+    new = [(s, i, 0) for s, values in inputs.items() for i, v in enumerate(values) if names[s][i] is None and rank_of(v)]
+    return cut_to(inputs, new, rows)
 
 
 def over_all(w: CallProgram, draft: Draft, name: str, operands: Sequence[str]) -> tuple[Call, Names] | None:
@@ -560,7 +358,7 @@ def over_all(w: CallProgram, draft: Draft, name: str, operands: Sequence[str]) -
 def _beside(w: CallProgram, value: Array) -> str | None:
     """A second operand for an operator on a value: a known one of its type, perhaps itself, or a constant; None for neither."""
     kind = w.choices.below(8)
-    if kind == 7 and value.size:
+    if kind > 5 and value.size:
         return w.number_like(value)
     names = w.like(value) if kind < 4 else []
     return names[0] if names else None
@@ -651,6 +449,10 @@ def _overwritten(w: CallProgram, call: Call, inputs: Names) -> Again:
 # Loops, branches and nets of random programs of calls.
 
 TRIPS = (1, 3, 0, 7, 2)
+TESTED_BEFORE = 8  # of so many loops one tests its counter before that goes on
+COMPARED = 6  # of so many conditions one compares a number that is fed
+AGAIN = 3  # of so many branches in branches one has the condition of one around it
+PRINTED = 10  # of so many bodies of blocks one prints something
 DEEPEST = 2
 
 
@@ -709,7 +511,9 @@ def write_loop(w: CallProgram, trips: int, body: Callable[[str], None], early: b
     """
     is_fed, counting = w.choices.chance(3), w.choices.one_of(COUNTINGS)
     counter = w.constant(np.array([counting.start], "int64"), w.unique("i"))
-    most = np.array([counting.limit(counting.trips(w.choices, trips))], "int64")
+    # Whether it tests the counter before that goes on: then the limit lets it run once more.
+    tests_before = trips > 1 and not early and w.choices.chance(TESTED_BEFORE)
+    most = np.array([counting.limit(counting.trips(w.choices, trips) - tests_before)], "int64")
     limit = w.data(most) if is_fed else w.constant(most, w.unique("n"))
     operands = {"X": [limit], "Y": [counter]} if counting.turned else {"X": [counter], "Y": [limit]}
     bound = None if is_fed else w.block.ops[-1]
@@ -723,8 +527,12 @@ def write_loop(w: CallProgram, trips: int, body: Callable[[str], None], early: b
         if not early:
             w.apply("increment", {"X": [counter]}, {"step": float(counting.step)}, counter)
         w.apply(counting.test, operands, {}, condition)
+        if tests_before:
+            block.ops[-2:] = block.ops[:-3:-1]
         # The body may not run again on what it leaves, as where it divides by what it makes smaller: then it runs once.
         if trips > 1 and not _run_on(w, block, trips - 1):
+            if tests_before:
+                block.ops[-2:] = block.ops[:-3:-1]
             if bound is None:
                 w.feeds[limit] = np.array([counting.limit(1)], "int64")
             else:
@@ -751,7 +559,11 @@ def _run_on(w: CallProgram, block: Block, trips: int) -> bool:
 
 
 def _body(w: CallProgram, overwrite: int = 3) -> None:
-    """One or two statements, and results of them that reach what is around the block."""
+    """One or two statements, and results of them that reach what is around the block; now and then an effect, perhaps alone."""
+    if w.choices.chance(PRINTED) and (tensors := w.tensors()):
+        w.print(w.choices.one_of(tensors[:3]))
+        if w.choices.boolean():
+            return
     for _ in range(w.choices.one_of((1, 1, 2))):
         if w.choices.chance(6) and len(w.blocks) <= DEEPEST:
             w.choices.one_of(tuple(BLOCKS.values()))(w)
@@ -784,11 +596,25 @@ def _pass_out(w: CallProgram, name: str, overwrite: int) -> None:
         w.apply("assign", {"X": [name]}, {}, target)
 
 
-def _condition(w: CallProgram, holds: bool) -> str:
+def drawn_condition(w: CallProgram, holds: bool) -> str:
     """A boolean that is fed, constant or made of one that is, or inside a loop whether this is the first iteration, or a later one."""
     if w.counters and w.choices.boolean():
         return _about_iteration(w, holds)
+    known = [names[0] for names in w.conditions if bool(np.all(w.values[names[0]])) == holds]
+    if known and w.choices.chance(AGAIN):
+        return w.choices.one_of(known)
+    if w.choices.chance(COMPARED):
+        return _comparison(w, holds)
     return _made_condition(w, holds) if w.choices.chance(4) else _truth(w, holds)
+
+
+def _comparison(w: CallProgram, holds: bool) -> str:
+    """Whether a number that is fed is equal to a constant: where it is, the two are not the same to a gradient."""
+    op_type, number = w.choices.one_of(("equal", "equal", "not_equal")), np.array([0.75], w.choices.one_of(FLOATS[1:]))
+    x = w.data(number if holds is (op_type == "equal") else number + number)
+    name = w.apply(op_type, {"X": [x], "Y": [w.constant(number)]}, {}, w.unique("b")) or ""
+    w.reserved.add(name)
+    return name
 
 
 def _truth(w: CallProgram, holds: bool) -> str:
@@ -832,9 +658,9 @@ def conditional(w: CallProgram) -> None:
     write_conditional(w, w.choices.boolean(), lambda: _body(w))
 
 
-def write_conditional(w: CallProgram, holds: bool, body: Callable[[], object]) -> None:
-    """A ``conditional_block`` with a body."""
-    condition = _condition(w, holds)
+def write_conditional(w: CallProgram, holds: bool, body: Callable[[], object], condition: str = "") -> None:
+    """A ``conditional_block`` with a body, under a new condition or one that there is."""
+    condition = condition or drawn_condition(w, holds)
     with w.deciding(condition), w.inside(runs=holds) as block:
         body()
     _append(w, "conditional_block", "Input", {"Cond": condition}, {"sub_block": block})
@@ -845,9 +671,9 @@ def branch(w: CallProgram) -> None:
     write_branch(w, w.choices.boolean(), lambda: _body(w), lambda: _body(w))
 
 
-def write_branch(w: CallProgram, holds: bool, first: Callable[[], object], second: Callable[[], object]) -> None:
-    """An ``if_else`` with what writes its two blocks."""
-    condition = _condition(w, holds)
+def write_branch(w: CallProgram, holds: bool, first: Callable[[], object], second: Callable[[], object], condition: str = "") -> None:
+    """An ``if_else`` with what writes its two blocks, under a new condition or one that there is."""
+    condition = condition or drawn_condition(w, holds)
     blocks = []
     for runs, body in ((holds, first), (not holds, second)):
         with w.deciding(condition), w.inside(runs=runs) as block:

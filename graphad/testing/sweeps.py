@@ -15,6 +15,7 @@ import numpy as np
 
 from graphad.ops import GRAD, ControlDef, OpDef, lookup
 from graphad.ops.sample import Value
+from graphad.testing.call_writer import Names
 from graphad.testing.calls import Call, Draft, Interest, Slots, candidates_of, inferred, other_attr
 from graphad.testing.cases import (
     MIXED,
@@ -32,13 +33,14 @@ from graphad.testing.cases import (
 from graphad.testing.derivatives import NO_SLOPE, has_slope, side_results
 from graphad.testing.nested import accumulate, delay, nested_program
 from graphad.testing.open_extents import unknown_extent
-from graphad.testing.operator_programs import COMMON, NEVER, CallProgram, Names, operators, over, over_all
+from graphad.testing.operator_programs import COMMON, NEVER, CallProgram, operators, over, over_all
 from graphad.testing.programs import any_program, differentiated
 from graphad.testing.samples.valid import computed
 from graphad.testing.swept_blocks import block_sweep
 from graphad.testing.swept_calls import (
     CALLS_TRIED,
     DTYPES,
+    FIRST_SHAPES,
     FLOATS_DRAWN,
     Gradually,
     append_over,
@@ -48,6 +50,7 @@ from graphad.testing.swept_calls import (
     known_calls,
     loss_of,
     renumbered,
+    reshaped,
     types_of,
     varied,
 )
@@ -64,6 +67,9 @@ DIAMONDS = 4  # of so many pairs in one the second reads the first twice
 TRIANGLES = 3  # of so many others in one the second reads what the first reads, too
 NUMBERS_BESIDE = 2  # of so many of these in one the first reads a number
 SIDES = 3  # of so many others in one the second joins two results of the first, over different values
+RESHAPED = 6  # one first call of so many has other extents
+PARTS = 3  # of so many first operators with several results one has another one over each of two
+UNARY = ("tanh", "softmax", "scale", "square", "cumsum")
 SANDWICHES = 3  # and of so many others in one the first comes once more after the second
 OF_INTEGERS = ("ordinary", "large")  # kinds of numbers that integers have
 NARROWED = ("float32", "float64")  # what a pass makes narrower
@@ -92,7 +98,7 @@ def chain_sweep(choices: Choices, interest: Interest, start: int) -> Case:
     """
     w = CallProgram(choices, interest)
     w.non_finite = choices.chance(4)
-    w.stopped = choices.one_of((2, 6, 16))
+    w.stopped = choices.one_of((2, 3) if interest.marks else (2, 6, 16))
     w.kinds = (*interest.kinds, *(NON_FINITE,) * (3 * w.non_finite))
     types = in_order(types_of(interest))
     around = tuple(dict.fromkeys((*types, *LINKS))) if interest.types else types
@@ -105,7 +111,8 @@ def chain_sweep(choices: Choices, interest: Interest, start: int) -> Case:
         partners, step = (around, turn) if not interest.types else ((types, around)[turn % 2], turn // 2)
         pair = [types[place], partners[(place + step) % len(partners)]]
         pair = pair[::-1] if choices.boolean() else pair
-        writers = ((_diamond, DIAMONDS), (_triangle, TRIANGLES), (_sides, SIDES), (_sandwich, SANDWICHES))
+        writers = [(_diamond, DIAMONDS), (_triangle, TRIANGLES), (_sides, SIDES), (_sandwich, SANDWICHES)]
+        writers = [(_parts, PARTS), *writers] if _has_several(lookup(pair[0])) else writers
         write = next((write for write, one_in in writers if choices.chance(one_in)), _chain)
         results += write(w, pair, dtype)
     return Case(w.program, loss_of(w, results), w.feeds, w.params)
@@ -186,6 +193,36 @@ def _sides(w: CallProgram, types: list[str], dtype: str) -> list[str]:
     return _joined(w, types[-1], names, w.append(call, w.named(call, {}), overwrite=NEVER))
 
 
+def _has_several(op: OpDef) -> bool:
+    """Whether an operator has several results."""
+    return len(op.outputs) > 1 or any(slot.variadic for slot in op.outputs.values())
+
+
+def _parts(w: CallProgram, types: list[str], dtype: str) -> list[str]:
+    """An operator with several results, another one over each of two, and one that joins those; the names of the results.
+
+    ``merge(mask, f(rows where it holds), f(the others))``: what is cut into parts, and treated alike.
+    """
+    first = _first_call(w, types[0], dtype)
+    names = w.append(*first, overwrite=NEVER) if first is not None else []
+    parts = [name for name in names if isinstance(w.values[name], np.ndarray) and w.values[name].dtype == w.values[names[0]].dtype][:2]
+    if first is None or len(parts) < 2:
+        return names
+    between = w.choices.one_of((*(t for t in w.interest.types if t in operators()), *UNARY))
+    call = varied(w.choices, between, w.interest)
+    call = None if call is None else converted(call, name_of(w.values[parts[0]].dtype))
+    draft = None if call is None else inferred(Draft(call.op, call.inputs, call.attrs, call.number))
+    calls = [] if draft is None else [over(w, draft, part) for part in parts]
+    sides = [written_names[0] for each in calls if each is not None and (written_names := w.append(*each, overwrite=NEVER))]
+    if len(sides) < 2 or not all(isinstance(w.values[side], np.ndarray) for side in sides):
+        return sides + names
+    # Of merge_lod_tensor(X, Mask, InTrue, InFalse) the second part comes last, and the first one after what was parted.
+    operands = [*(name for read in first[1].values() for name in read if isinstance(w.values[name], np.ndarray)), sides[0]]
+    joins = (_call_over_all(w, types[-1], dtype, sides[1], operands) for _ in range(CALLS_TRIED))
+    join = next((each for each in joins if each is not None), None)
+    return (w.append(*join, overwrite=NEVER) if join is not None else []) + sides + names
+
+
 def _sandwich(w: CallProgram, types: list[str], dtype: str) -> list[str]:
     """An operator, another one, and the first one again with its attributes; the names of the results.
 
@@ -235,6 +272,8 @@ def _first_call(w: CallProgram, op_type: str, dtype: str) -> tuple[Call, Names] 
         return None
     chooses = any(attr.kind == "DType" for attr in call.op.attrs.values())  # a type, as cast does: its samples have several
     call = call if chooses and w.choices.boolean() else converted(call, dtype)
+    if w.choices.chance(RESHAPED):
+        call = reshaped(call, w.choices.one_of(FIRST_SHAPES))
     if w.non_finite or call.op.converts or w.choices.chance(3):  # what is converted rounds on few numbers only
         call = renumbered(w.choices, call, w.choices.one_of(_kinds(w, call)))
     operands = {slot: [_known(w, value) for value in values] for slot, values in call.inputs.items()}
@@ -273,7 +312,7 @@ def _known(w: CallProgram, value: object) -> str | None:
 
 NAME_SHAPES = ((3,), (1,), (2, 2), (1, 3))
 NAME_DTYPES = (*FLOATS_DRAWN * 2, "int64")
-EFFECT = 9  # of so many statements one is an effect
+EFFECT = 7  # of so many statements one is an effect
 PAIRS = ("elementwise_add", "elementwise_sub", "elementwise_mul", "elementwise_max")
 
 
@@ -305,7 +344,10 @@ def _statement(w: CallProgram, names: list[str]) -> None:
     value = w.values[name]
     assert isinstance(value, np.ndarray)
     if w.choices.chance(EFFECT):
-        w.apply("fetch", {"X": [name]}, {"col": 0})
+        if w.choices.boolean():
+            w.print(name)
+        else:
+            w.apply("fetch", {"X": [name]}, {"col": 0})
         return
     target = w.choices.one_of((*names, *names, ""))
     kind = w.choices.below(8)
@@ -349,7 +391,11 @@ def constant_sweep(choices: Choices, interest: Interest, start: int) -> Case:
         if choices.boolean():
             call = converted(call, choices.one_of(DTYPES))
         names: Names = {s: [w.constant(v) if isinstance(v, np.ndarray) else w.new(v) for v in values] for s, values in call.inputs.items()}
-        w.append(call, names, overwrite=NEVER)
+        written_names = w.append(call, names, overwrite=NEVER)
+        value = w.values[written_names[0]] if written_names else None
+        # Folded again: what a fold keeps for later may have lost its dtype, and with it where integers wrap around.
+        if isinstance(value, np.ndarray) and value.size and choices.boolean():
+            append_over(w, choices.one_of(in_order(types_of(interest))), written_names[0], NEVER, [w.number_like(value)])
     return Case(w.program, "", w.feeds, w.params)
 
 

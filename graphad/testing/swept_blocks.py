@@ -15,12 +15,25 @@ import numpy as np
 
 from graphad.ops import lookup
 from graphad.program import Variable
+from graphad.testing.call_writer import Names
 from graphad.testing.calls import Call, Interest, other_attr
 from graphad.testing.cases import Case, Choices, outside_reads
-from graphad.testing.operator_programs import NEVER, CallProgram, Names, operators, write_branch, write_conditional, write_loop, write_net
+from graphad.testing.operator_programs import (
+    NEVER,
+    PRINTED,
+    CallProgram,
+    drawn_condition,
+    operators,
+    write_branch,
+    write_conditional,
+    write_loop,
+    write_net,
+)
 from graphad.testing.samples import samples_of
 from graphad.testing.swept_calls import FLOATS_DRAWN, append_over, converted, loss_of, types_of, varied
 from graphad.testing.values import name_of
+
+Body = Callable[[], object]  # writes the body of a block
 
 # Blocks, and how often the body runs: never, once, again. What is listed twice is drawn twice as often.
 KINDS = (
@@ -29,7 +42,10 @@ KINDS = (
     ("net", 1),
     *((kind, trips) for kind in ("while in while", "while in if_else", "if_else in while", "if_else in while") for trips in (0, 2, 3)),
     *(("never", trips) for trips in (0, 0, 0)),
+    *(("twice", runs) for runs in (0, 1)),
 )
+ALIKE = ("if_else", "if_else", "conditional_block", "net")  # of blocks that come twice
+CHANGES = ("none", "operands", "operands", "all operands", "all operands", "branches", "attribute")  # what differs between two blocks
 TRIES = 4  # other attributes
 DRAWN = 3  # of so many operands that are computed one is drawn at random
 STEEP = 6  # of so many blocks one has an operator of which the slope may be infinite, so that 0 times it is nan
@@ -96,7 +112,9 @@ def block_sweep(choices: Choices, interest: Interest, start: int) -> Case:
 @cache
 def _places_of(types: tuple[str, ...]) -> tuple[tuple[tuple[str, int], str], ...]:
     """The places in blocks of some types, or if there are none, all."""
-    return tuple(place for place in PLACES if any(op_type in place[0][0] for op_type in types)) or PLACES
+    places = tuple(place for place in PLACES if any(op_type in place[0][0] for op_type in types))
+    alike = tuple(place for place in PLACES if place[0][0] == "twice" and any(op_type in ALIKE for op_type in types))
+    return places + alike or PLACES
 
 
 @cache
@@ -116,6 +134,8 @@ def _write(w: CallProgram, kind: str, runs: int, repeated: _Repeated, role: str)
         )
     elif kind == "while":
         write_loop(w, runs, lambda counter: repeated.body(role, counter), early=w.choices.chance(4))
+    elif kind == "twice":
+        _write_twice(w, bool(runs), repeated)
     elif kind == "never":
         _write_never(w, repeated)
     elif kind == "conditional_block":
@@ -126,6 +146,50 @@ def _write(w: CallProgram, kind: str, runs: int, repeated: _Repeated, role: str)
         write_branch(w, bool(runs), lambda: repeated.body(role), lambda: repeated.body(w.choices.one_of(ROLES)))
     else:
         write_net(w, lambda: repeated.body(role))
+
+
+def _write_twice(w: CallProgram, holds: bool, repeated: _Repeated) -> None:
+    """Two blocks under one condition, over the same values, that are equal or differ in one thing: what merges equal ones must see it."""
+    kinds = [kind for kind in ALIKE if kind in w.interest.types] or ALIKE
+    kind, change, condition = w.choices.one_of(kinds), w.choices.one_of(CHANGES), drawn_condition(w, holds)
+    value = w.values[repeated.name]
+    assert isinstance(value, np.ndarray)
+    others = [name for name in w.like(value) if name not in (repeated.name, *w.reserved)]
+    x, y = repeated.name, w.choices.one_of(others) if others else w.data(value[::-1] * value.dtype.type(0.75) if value.ndim else value)
+    op_type, last = w.choices.one_of(ONE_WAY), w.choices.one_of(("", "assign", "tanh"))
+    variant = other_attr(w.choices, repeated.call, Interest()) if change == "attribute" else None
+    for is_second in (False, True):
+        operands = (y, x) if is_second and change == "all operands" else (x, y)
+        target = repeated.target() if variant is not None else w.constant(np.zeros_like(value), w.unique("o"))
+        if variant is not None:
+            body = _Repeated(w, variant if is_second else repeated.call, repeated.names, repeated.name).writing(target)
+        else:
+            body = _taking(w, op_type, (y, x) if is_second and change == "operands" else operands, last, target)
+        # It reads both operands first, so that they are operands of both blocks in the same order, whatever the body does.
+        first = _taking(w, "elementwise_add", operands, last, target)
+        first, body = (body, first) if is_second and change == "branches" else (first, body)
+        if kind == "if_else":
+            write_branch(w, holds, first, body, condition)
+        elif kind == "conditional_block":
+            write_conditional(w, holds, _in_turn(first, body), condition)
+        else:
+            write_net(w, _in_turn(first, body))
+
+
+def _in_turn(first: Body, second: Body) -> Body:
+    return lambda: (first(), second())
+
+
+def _taking(w: CallProgram, op_type: str, operands: tuple[str, str], last: str, target: str) -> Body:
+    """A body with an operator over two operands, perhaps another one over its result, and that under a name."""
+
+    def write() -> None:
+        x, y = operands
+        result = w.apply(op_type, {"X": [x], "Y": [y]}, {}, None if last else target)
+        if result and last:
+            w.apply(last, {"X": [result]}, {}, target)
+
+    return write
 
 
 def _write_never(w: CallProgram, repeated: _Repeated) -> None:
@@ -258,6 +322,15 @@ class _Repeated:
             else:
                 self.kept.append(w.data(np.zeros_like(value)) if kind == 0 else w.constant(np.zeros_like(value), w.unique("o")))
 
+    def writing(self, target: str) -> Body:
+        """A body with the operator on what the names hold then, and its first result under a name."""
+        return lambda: self.read(target)
+
+    def target(self) -> str:
+        """A new name around all blocks, of the type of the operator's first result."""
+        value = next(v for values in self.call.outputs.values() for v in values if isinstance(v, np.ndarray))
+        return self.w.constant(np.zeros_like(value), self.w.unique("o"))
+
     def prepare(self) -> None:
         """Perhaps copy what blocks may overwrite, or let names change places."""
         if self.w.choices.boolean():
@@ -305,7 +378,11 @@ class _Repeated:
             w.apply("elementwise_add", {"X": [self.name], "Y": [result]}, {}, self.name)
 
     def body(self, role: str, counter: str = "") -> None:
-        """The body of a block: the operator, and before or after it the name is overwritten."""
+        """The body of a block: the operator, and before or after it the name is overwritten; or now and then an effect alone."""
+        if not self._prints_alone():
+            self._usual_body(role, counter)
+
+    def _usual_body(self, role: str, counter: str) -> None:
         w = self.w
         self._begin()
         copy_kind = w.choices.below(4)
@@ -331,6 +408,13 @@ class _Repeated:
         for name, target in zip(dict.fromkeys(tensors), self.kept, strict=False):
             if name != target and _alike(w.values[name], w.values[target]):
                 self._pass_out(name, target)
+
+    def _prints_alone(self) -> bool:
+        """Perhaps print the name; return whether that is all the block is there for."""
+        if not self.w.choices.chance(PRINTED):
+            return False
+        self.w.print(self.name)
+        return self.w.choices.boolean()
 
     def _begin(self) -> None:
         """Perhaps hide a name by another variable, or let names change places."""
@@ -387,7 +471,7 @@ class _Repeated:
             w.apply("sin", {"X": [self.name]}, {}, name)
             self._pass_out(name, next((word for word in self.kept if _alike(w.values[word], w.values[name])), name))
 
-    def alternatives(self) -> tuple[Callable[[], object], Callable[[], object]]:
+    def alternatives(self) -> tuple[Body, Body]:
         """Two bodies that look alike: one attribute of an operator differs, its operands change places, or two results do."""
         tries = (other_attr(self.w.choices, self.call, Interest()) for _ in range(TRIES))
         variant = next((call for call in tries if call is not None and _differ(call, self.call)), None)
@@ -401,19 +485,13 @@ class _Repeated:
         beside, direct = self.w.choices.one_of(BESIDE), self.w.choices.boolean()
         return lambda: self._both(first, second, beside, direct), lambda: self._both(second, first, beside, direct)
 
-    def _in_both_orders(self, target: str) -> tuple[Callable[[], object], Callable[[], object]]:
+    def _in_both_orders(self, target: str) -> tuple[Body, Body]:
         """Two bodies that take operands from each other, in both orders; perhaps an operator is between that and the result."""
         w, value = self.w, self.w.values[target]
         x, *others = w.choices.permutation([name for name in w.like(value) if name not in w.reserved] or [target])
         y, op_type = [*others, w.constant(np.full_like(value, 0.75))][0], w.choices.one_of(ONE_WAY)
         last = w.choices.one_of(("", "", "assign", "tanh"))
-
-        def write(x: str, y: str) -> None:
-            result = w.apply(op_type, {"X": [x], "Y": [y]}, {}, None if last else target)
-            if result and last:
-                w.apply(last, {"X": [result]}, {}, target)
-
-        return lambda: write(x, y), lambda: write(y, x)
+        return _taking(w, op_type, (x, y), last, target), _taking(w, op_type, (y, x), last, target)
 
     def _both(self, first: str, other: str, beside: str, direct: bool) -> None:
         """The operator's result under one name, and what another operator makes of the same input under the other, itself or as a copy."""

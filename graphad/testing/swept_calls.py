@@ -14,6 +14,7 @@ import numpy as np
 from graphad.ops import OpDef, lookup
 from graphad.ops.sample import Value
 from graphad.program import Operator
+from graphad.testing.call_writer import Names
 from graphad.testing.calls import (
     NONE,
     Call,
@@ -32,7 +33,7 @@ from graphad.testing.calls import (
     rank_of,
 )
 from graphad.testing.cases import SHORT, Choices, RandomChoices, array_of
-from graphad.testing.operator_programs import COMMON, CallProgram, Names, operators, over
+from graphad.testing.operator_programs import COMMON, CallProgram, operators, over
 from graphad.testing.samples import samples_of
 from graphad.testing.values import name_of
 from graphad.types import FLOATS, Array, Shape
@@ -44,6 +45,17 @@ FORGOTTEN = 3  # of so many changed attributes one is any that the operator has,
 LEFT = 0.3  # of the terms of a sum, where that does not cancel
 KEPT = 1 << 14  # so many calls that were made from others
 LARGEST, TERMS = 1e6, 3  # of what goes into a loss: no larger numbers, and so many results
+FIRST_SHAPES = (
+    "empty",
+    "hollow",
+    "lowered",
+    "lowered",
+    "row",
+    "row",
+    "short",
+    "odd",
+    "odd",
+)  # of calls at the beginning of a chain, now and then
 SHAPES = ("as it is", "as it is", "as it is", "flat", "flat", "empty", "single", "odd", "scalar", "narrow", "short", "crossed")
 T = TypeVar("T")
 
@@ -168,6 +180,8 @@ def reshaped(call: Call, shape: str) -> Call:
     """The call on inputs of one axis, of no element, one, or extent 5, without axes, or broadcast, if the operator takes them."""
     if shape == "as it is":
         return call
+    if shape in ("hollow", "lowered", "row"):
+        return _unlike(call, shape)
     if shape in ("narrow", "short", "crossed"):
         return _broadcast(call, last=shape != "short", first=shape != "narrow")
     if shape in ("flat", "scalar"):
@@ -191,6 +205,25 @@ def _broadcast(call: Call, last: bool, first: bool) -> Call:
             if first and (y.ndim > 1 or not last):
                 inputs[t][j] = y[:1]
             return call.with_inputs(inputs) or call
+    return call
+
+
+def _unlike(call: Call, shape: str) -> Call:
+    """The call with one of two inputs of one shape broadcast.
+
+    "hollow": the second, along a first axis of no element; "lowered": the second, with one axis less and its last extent 1; "row": the
+    first, along its first axis.
+    """
+    tensors = [(s, i, v) for s, values in call.inputs.items() for i, v in enumerate(values) if isinstance(v, np.ndarray) and v.size]
+    for (s, i, x), (t, j, y) in itertools.combinations(tensors, 2):
+        if x.shape != y.shape or x.ndim < (2 if shape == "lowered" else 1):
+            continue
+        inputs = {slot: list(values) for slot, values in call.inputs.items()}
+        if shape == "lowered":
+            inputs[t][j] = y[0][..., :1]
+        else:
+            inputs[s][i], inputs[t][j] = (x[:0], y[:1]) if shape == "hollow" else (x[:1], y)
+        return call.with_inputs(inputs) or call
     return call
 
 

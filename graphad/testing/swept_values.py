@@ -9,6 +9,7 @@ from functools import cache
 import numpy as np
 
 from graphad.ops import lookup
+from graphad.testing.call_writer import Names
 from graphad.testing.calls import Call, Interest
 from graphad.testing.cases import (
     FLOAT16,
@@ -19,7 +20,7 @@ from graphad.testing.cases import (
     RandomChoices,
     array_of,
 )
-from graphad.testing.operator_programs import NEVER, CallProgram, Names
+from graphad.testing.operator_programs import NEVER, CallProgram
 from graphad.testing.swept_calls import (
     DTYPES,
     EXTENT,

@@ -16,11 +16,11 @@ from tests.mutants.patching import Patch, functions_by_module
 from tests.mutants.right.witnesses import CONTROLS
 from tests.mutants.subjects import SUBJECTS
 from tests.mutants.witness import Trial, Values, difference, judged
-from tests.mutants.wrong import algebra, guests, idioms, newcomers, outsiders, strangers, witnesses
+from tests.mutants.wrong import algebra, guests, idioms, newcomers, outsiders, regions, strangers, witnesses
 
 _TOPICS = (merging, cleanup, rules, arrangement, control_flow, nets, backward, memory, lowering, operators)
 MUTANTS: tuple[Mutant, ...] = tuple(mutant for topic in _TOPICS for mutant in topic.MUTANTS)
-_FILES = (algebra, witnesses, strangers, newcomers, guests, outsiders, idioms)
+_FILES = (algebra, witnesses, strangers, newcomers, guests, outsiders, idioms, regions)
 WRONG: tuple[UserPass, ...] = tuple(entry for file in _FILES for entry in file.WRONG)
 UNORDERED: tuple[UserPass, ...] = witnesses.NONDETERMINISTIC
 """Wrong passes that make other programs where strings have other hashes: a single process does not show it."""

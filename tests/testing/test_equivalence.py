@@ -15,7 +15,7 @@ from graphad.testing import Case, assert_equivalent, check_case
 from graphad.testing.cases import completed, fitted, random_case
 from graphad.testing.checks import _is_unstable, against_differences
 from graphad.testing.derivatives import frozen, gradient_values, has_whole_ties, is_in_range, overflows_float16, rounding_noise, slope
-from graphad.testing.equivalence import difference, observe
+from graphad.testing.equivalence import difference, observe, observed_difference
 from graphad.testing.trial import Subject, Trial
 from tests.nested_programs import add, constant, do, nested, while_
 
@@ -441,3 +441,60 @@ def test_float16_rounds_terms_whose_sum_is_zero_and_the_slope_of_a_loss() -> Non
     text = "program { block 0 { var x: float64[-1, 1] param w: float64[1, 1] var y: float64[-1, 1] var loss: float64[]"
     text += " mul(X=x, Y=w) -> (Out=y) reduce_sum(X=y) -> (Out=loss) } }"
     check_case(twice, Case(ga.Program.parse(text), "loss", {"x": np.zeros((4, 1))}, {"w": np.array([[-1.102]])}), prepare=BACKWARD)
+
+
+PRINTING = """program {
+  block 0 {
+    var x: float32[2]
+    var y: float32[2]
+    var a: float32[2]
+    var b: float32[2]
+    var z: float32[2]
+    print(In=x) -> (Out=a) {message="x"}
+    print(In=y) -> (Out=b) {message="y"}
+    elementwise_add(X=x, Y=y) -> (Out=z)
+  }
+}
+"""
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_what_is_printed_is_compared_as_often_and_in_its_order(compiled: bool) -> None:
+    program = ga.Program.parse(PRINTING)
+    x, y, add_ = program.global_block().ops
+    case = Case(program, feeds={"x": np.array([1, 2], "float32"), "y": np.array([3, 4], "float32")}, requested=("z",))
+    other = {"x": np.array([3, 4], "float32"), "y": np.array([1, 2], "float32")}  # the sum is the same, and what is printed is not
+    expected = observe(program, case, ["z"], compiled)
+    assert observed_difference(expected, observe(program, case, ["z"], compiled)) == ""
+    assert observed_difference(expected, observe(program, replace(case, feeds=other), ["z"])).startswith("print number 1: at [0]: 1.0")
+    for ops, text in (([y, x], "'x' and 'y'"), ([x], "'y' [3.0, 4.0] before, nothing after"), ([x, y, y], "nothing before, 'y' [3.0")):
+        changed = program.clone()
+        changed.global_block().ops[:] = [*ops, add_]
+        assert text in observed_difference(expected, observe(changed, case, ["z"], compiled))
+
+
+def test_a_gradient_is_compared_as_it_is_clipped_on_its_way() -> None:
+    """A pass that takes a copy away takes what clips its gradient with it, which shows in gradients alone."""
+    text = """program {
+  block 0 {
+    var x: float64[2]
+    var t: float64[2] error_clip=[-0.01, 0.01]
+    var loss: float64[]
+    assign(X=x) -> (Out=t)
+    mean(X=t) -> (Out=loss)
+  }
+}
+"""
+
+    class Forgets(ga.Pass):
+        name = "forgets-what-clips"
+
+        def apply(self, graph: ga.Graph) -> bool:
+            (copy,) = [op for op in graph.ops if op.type == "assign"]
+            graph.replace(copy.output("Out"), copy.input("X"))
+            graph.remove_op(copy)
+            return True
+
+    case = Case(ga.Program.parse(text), "loss", {"x": np.array([1.0, 2.0])})
+    with pytest.raises(AssertionError, match=r"the gradients differ: of x: at \[0\]: 0.01 before, 0.5 after"):
+        check_case(Forgets(), case)

@@ -116,7 +116,7 @@ def test_an_operator_joins_results_of_another_one_over_different_values_of_the_d
 
 
 def test_an_operator_reads_the_result_of_another_one_and_what_that_reads() -> None:
-    cases = swept(chain_sweep, 90, Interest(("greater_than", "where"), constants=Constants(numbers=(0.25,))))
+    cases = swept(chain_sweep, 300, Interest(("greater_than", "where"), constants=Constants(numbers=(0.25,))))
     comparisons = [
         (comparison.input("X") == op.input("X"), comparison.input("Y") == op.input("Y"), written_by(case, op.input("Y")[0]))
         for case in cases
@@ -458,3 +458,41 @@ def test_a_program_of_pairs_requests_what_nothing_reads_and_no_more() -> None:
         ops = case.program.global_block().ops
         read_names = {name for op in ops for name in op.input_names()}
         assert case.requested == tuple(name for op in ops for name in op.output_names() if name not in read_names)
+
+
+def test_blocks_print_some_of_them_alone_and_some_come_twice_with_operands_exchanged() -> None:
+    cases = swept(block_sweep, 200)
+    blocks = [block for case in cases for block in case.program.blocks[1:]]
+    assert sum(any(op.type == "print" for op in block.ops) for block in blocks) > 10
+    assert sum([op.type for op in block.ops] == ["print"] for block in blocks) > 3
+    conditions = [Counter(name for op in case.program.global_block().ops for name in op.inputs.get("Cond", ())) for case in cases]
+    assert sum(max(counts.values(), default=0) > 1 for counts in conditions) > 4
+
+
+def test_a_branch_in_a_branch_has_the_same_condition_now_and_then() -> None:
+    cases = swept(block_sweep, 200, Interest(types=("if_else",)))
+    inner = [op.inputs["Cond"] for case in cases for block in case.program.blocks[1:] for op in block.ops if op.type == "if_else"]
+    outer = [op.inputs["Cond"] for case in cases for op in case.program.global_block().ops if op.type == "if_else"]
+    assert any(names in outer for names in inner)
+
+
+def test_some_variables_clip_their_gradients_where_they_may() -> None:
+    def clips(interest: Interest) -> int:
+        return sum(var.error_clip is not None for case in swept(chain_sweep, 60, interest) for var in case.program.list_vars())
+
+    assert clips(Interest(marks=True, clips=True)) > 5
+    assert not clips(Interest(marks=True))
+
+
+def test_what_is_cut_into_parts_is_joined_again() -> None:
+    """Rows are parted by a mask, both parts are treated alike, and merged by the same mask."""
+    merges = Counter[tuple[str, ...]]()
+    for case in swept(chain_sweep, 300, Interest(types=("merge_lod_tensor", "split_lod_tensor"))):
+        writers = {name: op for op in case.program.global_block().ops for name in op.output_names()}
+        for op in case.program.global_block().ops:
+            names = [*op.inputs.get("InTrue", ()), *op.inputs.get("InFalse", ())] if op.type == "merge_lod_tensor" else []
+            sides = [writers[name] for name in names if name in writers]
+            parted = [writers.get(side.input_names()[0]) for side in sides if side.inputs]
+            if len(sides) == 2 and all(each is not None and each.inputs.get("Mask") == op.inputs["Mask"] for each in parted):
+                merges[tuple(side.type for side in sides)] += 1
+    assert any(first == second for first, second in merges)

@@ -35,6 +35,7 @@ SAMPLES: dict[str, list[Sample]] = {
     "range": [
         Sample({"Start": np.array(1), "End": np.array(7), "Step": np.array(2)}),
         Sample({"Start": np.array([1.0]), "End": np.array([0.0]), "Step": np.array([-0.25])}),
+        Sample({"Start": np.array([-1]), "End": np.array([2]), "Step": np.array([1])}),  # as places, the first is the last
     ],
     "tril_triu": [
         Sample({"X": INDEX_X}),

@@ -27,6 +27,7 @@ SAMPLES: dict[str, list[Sample]] = {
             Sample({"Input": PLACES_X}, {**PARTS, "decrease_axis": [0], "infer_flags": [1, 1]}),
             Sample({"Input": uniform(2)}, {"axes": [0], "starts": [-1], "ends": [2**31 - 1], "decrease_axis": [0]}),  # Paddle's ``x[-1]``
             Sample({"Input": PLACES_X}, {"axes": [1], "starts": [2], "ends": [1]}),  # nothing
+            *[Sample({"Input": uniform(3, 4)}, {"axes": [1], "starts": [start], "ends": [2**31 - 1]}) for start in (1, -1)],  # to the end
             *[Sample({"Input": uniform(3, 4)}, {"axes": [axis], "starts": [start], "ends": [end]}) for axis, start, end in ROWS_OR_COLUMNS],
         ],
     ],
