@@ -281,6 +281,9 @@ def _linear(tangents: Tangents, op: Op, moving: Sequence[str]) -> Found:
         return {op.output("Out"): same_tangent}
     definition, after, inputs = op.definition, op.next, dict[str, Sequence[Value]](op.inputs)
     assert definition is not None
+    if definition.ordered and definition.view:
+        # It passes its operand on, and has an effect, as print: which no pass repeats.
+        return {op.output("Out"): tangents.tangent[op.input(definition.view)]}
     for _, slot in grad_definition(op).written:
         values = op.inputs.get(slot, ())
         inputs[slot] = [tangents.of(v, after) for v in values if slot != definition.summands or v in tangents.tangent]

@@ -161,6 +161,20 @@ def test_what_does_not_move_has_a_tangent_of_zeros() -> None:
     np.testing.assert_array_equal(got, [0.0, 0.0])
 
 
+def test_a_value_is_printed_once_and_its_tangent_is_not(capsys: pytest.CaptureFixture[str]) -> None:
+    program = ga.Program.parse("""program { block 0 {
+      var x: float64[1]
+      var y: float64[1]
+      var z: float64[1]
+      print(In=x) -> (Out=y) {message="seen"}
+      square(X=y) -> (Out=z)
+    } }""")
+    directions = {"x": np.array([2.0])}
+    (got,) = run(tangent_of(program, "z", directions), fed({"x": np.array([3.0])}, directions), "z@TANGENT")
+    assert got == [12.0]
+    assert capsys.readouterr().out.count("seen") == 1
+
+
 def test_the_analysis_knows_the_tangents() -> None:
     graph = ga.lower(ga.Program.parse(SQUARE))
     Jvp(("z",), ("x",), ("v",)).run(graph)
