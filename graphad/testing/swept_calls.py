@@ -45,17 +45,8 @@ FORGOTTEN = 3  # of so many changed attributes one is any that the operator has,
 LEFT = 0.3  # of the terms of a sum, where that does not cancel
 KEPT = 1 << 14  # so many calls that were made from others
 LARGEST, TERMS = 1e6, 3  # of what goes into a loss: no larger numbers, and so many results
-FIRST_SHAPES = (
-    "empty",
-    "hollow",
-    "lowered",
-    "lowered",
-    "row",
-    "row",
-    "short",
-    "odd",
-    "odd",
-)  # of calls at the beginning of a chain, now and then
+# Of calls at the beginning of a chain, now and then.
+FIRST_SHAPES = ("empty", "hollow", "lowered", "lowered", "row", "row", "short", "odd", "odd")
 SHAPES = ("as it is", "as it is", "as it is", "flat", "flat", "empty", "single", "odd", "scalar", "narrow", "short", "crossed")
 T = TypeVar("T")
 
