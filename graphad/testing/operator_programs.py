@@ -87,7 +87,7 @@ COMMON = tuple(
 NUMBERS = (0.0, 1.0, 0.0, 1.0, 2.0, 0.3, -1.0, -0.5, 3.0, 1e-7)  # of constants
 SMALL_INTEGERS = (0, 1, 2, 3, -1, -2, 7)
 INTEGERS = (*SMALL_INTEGERS, 2**16)  # the square of the last one is beyond the end of int32
-CLIP, CLIPPED = ErrorClipByValue(max=0.01), 2  # one of so many marks clips gradients; the others stop them
+CLIP, CLIPPED = ErrorClipByValue(max=0.01), 3  # one of so many marks clips gradients; the others stop them
 MOST_ROWS = 16
 NEVER = 1 << 10  # of so many results one gets a name that there is: hardly any
 PARTNERS = {
@@ -118,7 +118,7 @@ class CallProgram(CallWriter):
         self.interest = interest
         self.dtype = choices.one_of(DTYPES)
         self.non_finite = choices.chance(10)
-        self.stopped = 16  # one result in so many stops gradients
+        self.stopped = 12  # one result in so many stops or clips gradients
         self.kinds: tuple[str, ...] = ("sample", choices.one_of((*interest.kinds, "sample")), NON_FINITE if self.non_finite else "sample")
 
     def op(self) -> OpDef:

@@ -114,7 +114,8 @@ def _places_of(types: tuple[str, ...]) -> tuple[tuple[tuple[str, int], str], ...
     """The places in blocks of some types, or if there are none, all."""
     places = tuple(place for place in PLACES if any(op_type in place[0][0] for op_type in types))
     alike = tuple(place for place in PLACES if place[0][0] == "twice" and any(op_type in ALIKE for op_type in types))
-    return places + alike or PLACES
+    # However few places there are, no more than about an eighth of the blocks come twice.
+    return places * max(1, 7 * len(alike) // max(1, len(places))) + alike or PLACES
 
 
 @cache

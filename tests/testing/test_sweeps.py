@@ -460,8 +460,9 @@ def test_a_program_of_pairs_requests_what_nothing_reads_and_no_more() -> None:
         assert case.requested == tuple(name for op in ops for name in op.output_names() if name not in read_names)
 
 
-def test_blocks_print_some_of_them_alone_and_some_come_twice_with_operands_exchanged() -> None:
+def test_blocks_print_some_of_them_alone_and_some_come_twice_with_operands_exchanged(capsys: pytest.CaptureFixture[str]) -> None:
     cases = swept(block_sweep, 200)
+    assert not capsys.readouterr().out  # not while they are drawn
     blocks = [block for case in cases for block in case.program.blocks[1:]]
     assert sum(any(op.type == "print" for op in block.ops) for block in blocks) > 10
     assert sum([op.type for op in block.ops] == ["print"] for block in blocks) > 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from math import prod
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from graphad.ops import OpDef
 from graphad.ops.aggregates import Aggregate
+from graphad.ops.callbacks import silent
 from graphad.ops.sample import Sample
 from graphad.testing.values import name_of, type_of
 from graphad.types import TensorType, joined_shape
@@ -30,7 +32,7 @@ def computed(op: OpDef, inputs: Slots, attrs: Mapping[str, object]) -> Outputs |
     """The outputs of a call by slot, whatever inference says; None if the kernel does not take it."""
     extra = {"rng": np.random.default_rng(3)} if op.random else {}
     try:
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), silent() if op.ordered else nullcontext():
             return op.run(inputs, {**attrs, **extra}, list(op.outputs))
     except Exception:  # whatever a kernel raises, of graphad's own or of other packages: it does not take this call
         return None
