@@ -460,7 +460,10 @@ class Graph(OldNames, PlainResults):
         if value.var is not None:
             variable = value.var.copy_to(value.var.block)
             variable._shape, variable._dtype = shape, dtype
-            value.var = self.redeclared[value.name] = variable
+            value.var = variable
+            # A variable of a block around this one is declared there: the block may have another one of its name.
+            if variable.block is self.block:
+                self.redeclared[value.name] = variable
 
     def add_op(
         self,

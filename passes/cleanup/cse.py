@@ -233,7 +233,7 @@ def _is_used(value: Value) -> bool:
 def _pairs(op: Op, first: Op) -> list[tuple[Value, Value]] | None:
     """The outputs of two equal operators, None if one may not replace the other."""
     pairs = [pair for slot, values in op.outputs.items() for pair in zip(values, first.outputs[slot], strict=True)]
-    return pairs if all(a.type == b.type and a.stop_gradient == b.stop_gradient for a, b in pairs) else None
+    return pairs if all(a.type == b.type and a.gradient_marks == b.gradient_marks for a, b in pairs) else None
 
 
 def _merged(op: Op, first: Op) -> bool:

@@ -105,13 +105,13 @@ def key_of(op: Op, origin: Callable[[Value], Value] | None = None) -> Key:
 def _graph_key(graph: Graph) -> Key:
     """A key that graphs share if they are the same except for names: values count by the place where they first come up."""
     numbers: dict[Value, int] = {value: i for i, value in enumerate(graph.inputs)}
-    key: list[object] = [tuple((value.type, value.stop_gradient) for value in graph.inputs)]
+    key: list[object] = [tuple((value.type, value.gradient_marks) for value in graph.inputs)]
     for op in graph.ordered_ops():
         reads = tuple((slot, tuple(numbers.get(value, value) for value in values)) for slot, values in op.inputs.items())
         for value in op.writes():
             # Alpha-equivalence by numbering: values of the graph by where they come up, values from outside as themselves.
             numbers.setdefault(value, len(numbers))
-        writes = tuple((slot, tuple((v.type, v.stop_gradient) for v in values)) for slot, values in op.outputs.items())
+        writes = tuple((slot, tuple((v.type, v.gradient_marks) for v in values)) for slot, values in op.outputs.items())
         attrs = frozen_attrs(REGISTRY[op.type], op.attrs) if op.attrs else ()
         key.append((op.type, attrs, reads, writes, tuple(map(_graph_key, op.graphs.values()))))
     return *key, tuple(numbers.get(value, value) for value in graph.results)

@@ -4,6 +4,7 @@
 
 For n iterations, ``every=k`` keeps n / k carried states and what k iterations leave; each iteration is run twice.
 ``recursive`` keeps about 2 log2(n) states, set again going backwards, and runs each iteration three or four times.
+A loop that prints, or calls Python, stays as it is: it would do so again. Collectives are run again on all ranks.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from dataclasses import dataclass
 from graphad.errors import InvalidValue
 from graphad.ir import Graph, Op
 from graphad.ir.regions import is_loop_gradient
+from graphad.ir.residuals import forward_graph
+from graphad.ops.rings import communicates
 from graphad.rewriting import OnTrial, Pass
 
 
@@ -40,7 +43,7 @@ class CheckpointWhile(Pass):
 
     def apply(self, graph: Graph) -> bool:
         loops = [op for subgraph in graph.tree() for op in subgraph.controls if is_loop_gradient(op)]
-        return any([self._mark(op) for op in loops])
+        return any([self._mark(op) for op in loops if not _has_effects_to_see(op)])
 
     def _mark(self, op: Op) -> bool:
         attrs = {"checkpoint_every": 0 if self.recursive else self.every, "recursive": self.recursive}
@@ -48,3 +51,11 @@ class CheckpointWhile(Pass):
         for name, value in new_attrs.items():
             op.graph.set_attr(op, name, value)
         return bool(new_attrs)
+
+
+def _has_effects_to_see(gradient: Op) -> bool:
+    """Whether the loop that an operator is the gradient of has effects that a second run would show: other ones than collectives."""
+    (graph,) = gradient.graphs.values()
+    forward = forward_graph(graph)
+    ops = [] if forward is None else [op for inner in forward.tree() for op in inner.ops]
+    return any(op.definition is not None and op.definition.ordered and not communicates(op.type) for op in ops)

@@ -590,3 +590,27 @@ def test_what_is_not_requested_is_no_value_that_lies_in_some_way() -> None:
     floats = {"x": np.ones((2, 2), "float32"), "y": np.ones((2, 2), "float32"), "t": np.ones((2, 1), "float32")}
     case = Case(ga.Program.parse(text), "loss", {**floats, "runs": np.array([False])})
     check_case('partition{mesh="data=2"}', case, prepare=", ".join(BACKWARD))
+
+
+def test_a_variable_of_a_block_keeps_its_declaration_beside_one_of_its_name_that_is_cut() -> None:
+    """A branch declares another x, of another type, than the one around it, of which a rank gets a part."""
+    program = ga.Program.parse("""program {
+      block 0 {
+        var x: float64[2]
+        var c: bool[1]
+        param w: float64[2, 2]
+        var y: float64[2]
+        scale(X=x) -> (Out=x)
+        scale(X=x) -> (Out=y)
+        if_else(Cond=c, X=[x, w]) -> (Out=x) {true_block=block(1), false_block=block(2)}
+      }
+      block 1 in 0 {
+        matmul_v2(X=x, Y=w) -> (Out=x)
+      }
+      block 2 in 0 {
+        var x: float32[1]
+        fill_constant() -> (Out=x) {shape=[1]}
+      }
+    }""")
+    case = Case(program, feeds={"x": np.array([1.0, 2.0]), "c": np.array([True])}, params={"w": np.eye(2)})
+    check_case('partition{mesh="data=2"}', case)

@@ -81,6 +81,15 @@ def test_where_gradients_stop_differs() -> None:
     assert not Cse().run(ga.lower(ga.Program.parse(text)))
 
 
+def test_where_gradients_are_clipped_differs() -> None:
+    """Else a copy that clips takes the place of the second constant, is folded into one, and merged again, without end."""
+    text = """program { block 0 {
+      var a: float32[1]  var b: float32[1] error_clip=[-0.5, 0.5]  var c: float32[1]
+      fill_constant() -> (Out=a) {shape=[1]} fill_constant() -> (Out=b) {shape=[1]} elementwise_sub(X=a, Y=b) -> (Out=c)
+    } }"""
+    assert not Cse().run(ga.lower(ga.Program.parse(text)))
+
+
 def test_attributes_are_compared_with_their_types() -> None:
     values = [1, 1.0, True, "1", 0.0, -0.0, [1], [1.0], [], None]
     assert len({frozen(value) for value in values}) == len(values)

@@ -245,3 +245,22 @@ def test_what_was_hoisted_is_there_when_an_iteration_runs_again(around: Any, ste
     for pipeline in (f"hoist-invariants, {strategy}", f"{strategy}, hoist-invariants"):
         for got, value in zip(ga.Executor().run(rewritten(program, pipeline), feed, names), expected, strict=True):
             np.testing.assert_array_equal(got, value)
+
+
+@pytest.mark.parametrize("prints", [False, True])
+def test_a_loop_that_prints_stays_as_it_is(prints: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    program = ga.Program()
+    with ga.program_guard(program):
+        x = layers.data("x", shape=[1], append_batch_size=False, dtype="float64")
+        x.stop_gradient = False
+        zero, three = (layers.fill_constant([1], "int64", number) for number in (0, 3))
+
+        def body(i: Any, h: Any) -> list[Any]:
+            return [i + 1, layers.tanh(layers.Print(h, message="seen", print_phase="forward") if prints else h)]
+
+        _, h = layers.while_loop(lambda i, h: layers.less_than(i, three), body, [zero, x])
+        assert ga.gradients(layers.mean(h), x) != [None]
+    graph = ga.lower(program, ["x@GRAD"])
+    assert bool(ga.Pipeline.parse("checkpoint-while{every=2}").run(graph)) is not prints
+    ga.Executor().run(ga.schedule(graph), {"x": np.array([0.5])}, ["x@GRAD"], ga.Scope())
+    assert capsys.readouterr().out.count("seen") == 3 * prints
