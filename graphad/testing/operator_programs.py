@@ -609,9 +609,9 @@ def drawn_condition(w: CallProgram, holds: bool) -> str:
 
 
 def _comparison(w: CallProgram, holds: bool) -> str:
-    """Whether a number that is fed is equal to a constant: where it is, the two are not the same to a gradient."""
+    """Whether a number that is fed is equal to a constant. No gradient flows to it: where it moves, the other branch runs."""
     op_type, number = w.choices.one_of(("equal", "equal", "not_equal")), np.array([0.75], w.choices.one_of(FLOATS[1:]))
-    x = w.data(number if holds is (op_type == "equal") else number + number)
+    x = w.data(number if holds is (op_type == "equal") else number + number, stop_gradient=True)
     name = w.apply(op_type, {"X": [x], "Y": [w.constant(number)]}, {}, w.unique("b")) or ""
     w.reserved.add(name)
     return name

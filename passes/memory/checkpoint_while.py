@@ -55,7 +55,7 @@ class CheckpointWhile(Pass):
 
 def _has_effects_to_see(gradient: Op) -> bool:
     """Whether the loop that an operator is the gradient of has effects that a second run would show: other ones than collectives."""
-    (graph,) = gradient.graphs.values()
-    forward = forward_graph(graph)
-    ops = [] if forward is None else [op for inner in forward.tree() for op in inner.ops]
+    # None where a gradient was written out as operators, as one of which the gradient is taken.
+    bodies = [forward for graph in gradient.graphs.values() if (forward := forward_graph(graph)) is not None]
+    ops = [op for body in bodies for inner in body.tree() for op in inner.ops]
     return any(op.definition is not None and op.definition.ordered and not communicates(op.type) for op in ops)

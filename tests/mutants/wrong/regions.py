@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from graphad import edit
-from graphad.ir import Graph, Op, Value
+from graphad.ir import Graph, Op
 from graphad.rewriting import Pass
 from tests.mutants.corpus import UserPass
 from tests.mutants.kit import operators
 from tests.mutants.witness import Witness
 from tests.scratch import passes
-
-Numbers = Mapping[Value, object]
 
 
 def _frozen(attrs: Mapping[str, Any]) -> str:
@@ -23,7 +21,7 @@ def _frozen(attrs: Mapping[str, Any]) -> str:
 
 def _merged(op: Op, first: Op) -> bool:
     """Let what reads the results of an operator read those of an equal one."""
-    pairs = list(zip(op.writes(), first.writes(), strict=True))
+    pairs = list(zip(op.outputs.get("Out", ()), first.outputs.get("Out", ()), strict=True))
     if any(a.type != b.type or a.type is None for a, b in pairs) or not op.graph.allows("equal", op, first):
         return False
     for old, new in pairs:
@@ -34,8 +32,8 @@ def _merged(op: Op, first: Op) -> bool:
 
 
 def _branches(graph: Graph) -> list[Op]:
-    """The branches without gradients, or arrays of tensors."""
-    return [op for op in operators(graph, "if_else") if "Scope" not in op.outputs and not edit.has_gradient(op)]
+    """The branches without gradients."""
+    return [op for op in operators(graph, "if_else") if not edit.has_gradient(op)]
 
 
 with passes():
