@@ -320,7 +320,8 @@ def _on_ranks(trial: Trial) -> Finding | None:
     if after is None or trial.ranks > 1 or not (_exchanged(before, is_read=False) or _exchanged(after, is_read=False)):
         return None
     shared_names = {op_name for op in after.global_block().ops for op_name in op.output_names()} | set(trial.case.feeds)
-    names = [name for name in trial.expected.values if name in shared_names]
+    # What an effect wrote under a name may have another one now, and the name mean what is fed.
+    names = [name for name in trial.expected.values if name in shared_names and name not in trial.new_names]
     try:
         expected = observe_each_rank(before, trial.case, names)
     except Exception:  # it needs another number of ranks, say

@@ -35,6 +35,7 @@ from graphad.types import TENSOR, Array
 # What is tried out: a pass or a pipeline, what runs before it, what it is compared with, and how exact it has to be.
 
 IN_FLOAT16 = 1e-3  # a pass with this tolerance may compute in float16, to which large and tiny numbers are infinite and zero
+PRINT = "print"
 LOSS = "$loss"  # in the text of a pipeline: the name of the case's loss
 _PATH = f"find-op-path{{targets=[{LOSS}]}}"
 BACKWARD = (_PATH, "expand-grad-ops", _PATH, "create-grad-ops", "prune-no-grad", "accumulate-grads", "create-grad-vars")
@@ -514,7 +515,7 @@ class Trial:
             GraphadError, or whatever else a kernel raises: it does not run.
         """
         assert self.after is not None
-        new, ranks = self._new_names, self.ranks
+        new, ranks = self.new_names, self.ranks
         names_to_read = list(dict.fromkeys([*(new.get(n, n) for n in self.expected.values), *names]))
         if ranks > 1 and self.changed:
             results = observe_on_ranks(self.after, self.case, names_to_read, self._whole, ranks, compiled)
@@ -565,19 +566,20 @@ class Trial:
         return _fetched(self.before)
 
     @cached_property
-    def _new_names(self) -> dict[str, str]:
+    def new_names(self) -> dict[str, str]:
         """The new names of what operators with effects write, by the old ones, where these are not requested, nor on both sides."""
         assert self.after is not None
         if not self._fetched_before:
             return {}
         before, after = ({n for b in p.blocks for op in b.ops for n in op.output_names()} for p in (self.before, self.after))
-        old, new = self._fetched_before, _fetched(self.after)
-        if len(old) != len(new):
-            old, new = [name for name in old if name not in after], [name for name in new if name not in before]
         # By their order, which no pass may change among operators with ordered effects. The new name may be that of a requested value,
         # which the effect's result is now, too.
+        old, new = _written_by_effects(self.before), _written_by_effects(self.after)
+        if len(old) != len(new):
+            old, new = [name for name in self._fetched_before if name not in after], [n for n in _fetched(self.after) if n not in before]
         pairs = zip(old, new, strict=True) if len(old) == len(new) else ()
-        return {old_name: new_name for old_name, new_name in pairs if old_name not in (*self.case.targets, *after)}
+        known = set(self._fetched_before).difference(self.case.targets, after)
+        return {old_name: new_name for old_name, new_name in pairs if old_name in known}
 
     def _requested_by_both(self) -> list[str]:
         """The targets that the reference adds to the case's, and the pass too."""
@@ -617,18 +619,24 @@ def _has_peers(program: Program) -> bool:
     return any("peer" in op.attrs for block in program.blocks for op in block.ops)
 
 
-def _fetched(program: Program) -> list[str]:
-    """The results of operators with effects that no other operator writes: they are requested too, whatever the targets are.
+def _written_by_effects(program: Program) -> list[str]:
+    """The results of operators with effects in their order, but for gradients, and what is printed.
 
-    The gradient of a collective exchanges cotangents, which are inner results: ``mixed-precision`` scales them all.
+    The gradient of a collective exchanges cotangents, which are inner results: ``mixed-precision`` scales them all. What is printed is
+    compared by itself, whatever the result is called.
     """
     ops = program.global_block().ops
-    effects = [op for op in ops if (definition := REGISTRY.get(op.type)) is not None and definition.side_effect]
-    effects = [op for op in effects if not isinstance(REGISTRY[op.type], GradOpDef)]
-    if not effects:
+    effects = [op for op in ops if (definition := REGISTRY.get(op.type)) is not None and definition.side_effect and op.type != PRINT]
+    return [name for op in effects if not isinstance(REGISTRY[op.type], GradOpDef) for name in op.output_names()]
+
+
+def _fetched(program: Program) -> list[str]:
+    """The results of operators with effects that no other operator writes: they are requested too, whatever the targets are."""
+    names = _written_by_effects(program)
+    if not names:
         return []
     writers = Counter(name for block in program.blocks for op in block.ops for name in op.output_names())
-    return [name for op in effects for name in op.output_names() if writers[name] == 1]
+    return [name for name in names if writers[name] == 1]
 
 
 @contextmanager

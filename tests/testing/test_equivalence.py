@@ -473,6 +473,38 @@ def test_what_is_printed_is_compared_as_often_and_in_its_order(compiled: bool) -
         assert text in observed_difference(expected, observe(changed, case, ["z"], compiled))
 
 
+def test_results_of_effects_may_be_renamed_where_one_of_them_was_printed_into_its_own_name() -> None:
+    program = ga.Program.parse("""program {
+  block 0 {
+    var x: float32[1]
+    var s: float32[1] persistable
+    var t: float32[1]
+    var y: float32[1]
+    assign(X=x) -> (Out=t)
+    fetch(X=s) -> (Out=y)
+    print(In=t) -> (Out=t)
+  }
+}
+""")
+
+    class Renames(ga.Pass):
+        name = "renames-what-is-not-requested"
+
+        def apply(self, graph: ga.Graph) -> bool:
+            values = [value for value in graph.values if value.writers and not value.persistable and not graph.is_observed(value)]
+            for value in values:
+                graph.rename(value, graph.values.numbered(value.name, "{}@NEW@{}"))
+            return bool(values)
+
+    case = Case(program, feeds={"x": np.ones(1, "float32")}, params={"s": np.ones(1, "float32")}, requested=("s",))
+    check_case(Renames(), case)
+    # Also where what is fed had the name of what ranks exchange.
+    exchange = ga.Program.parse(
+        "program { block 0 { var x: float32[1] var y: float32[1] c_reduce_sum(X=x) -> (Out=x) c_reduce_sum(X=x) -> (Out=y) } }"
+    )
+    check_case(Renames(), Case(exchange, feeds={"x": np.ones(1, "float32")}))
+
+
 def test_a_gradient_is_compared_as_it_is_clipped_on_its_way() -> None:
     """A pass that takes a copy away takes what clips its gradient with it, which shows in gradients alone."""
     text = """program {
