@@ -125,7 +125,7 @@ def _draw_anew(op: Op) -> None:
 def fresh_like(graph: Graph, value: Value) -> Value:
     """A new value like one of another graph, under its name or, if that is taken, one with a number."""
     name = name_in(graph, value)
-    result = graph.add_version(name, value.shape, value.dtype, _var_named(value, name))
+    result = graph.add_version(name, value.shape, value.dtype, var_named(value, name))
     result.kind = value.kind
     return result
 
@@ -141,7 +141,7 @@ def name_in(graph: Graph, value: Value) -> str:
     return graph.values.fresh(name)
 
 
-def _var_named(value: Value, name: str) -> Variable | None:
+def var_named(value: Value, name: str) -> Variable | None:
     """The variable of a value for one of another name: what counts is whether gradients stop there, or are clipped."""
     if value.var is None or value.var.name == name:
         return value.var

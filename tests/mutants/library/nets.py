@@ -39,7 +39,7 @@ _NETS = (
     in_pass(
         "lets-gradients-through-renamed-values",
         "inline-net",
-        "graphad.ir.edits:_var_named",
+        "graphad.ir.edits:var_named",
         "marks = (value.stop_gradient, ",
         "marks = (value.persistable, ",
         """

@@ -195,3 +195,20 @@ def test_random_programs(segments: int, kind: str) -> None:
         programs = nested_program if kind == "nested" else straight_line_program
         checked = check_pass(each, examples=6, programs=programs, prepare=BACKWARD_OF_LOSS)
     assert checked.changed
+
+
+def test_gradients_of_gradients_stop_where_those_of_the_values_do() -> None:
+    """The gradient of y = x * x', where gradients stop at x' = x, is x'; its own gradient is none, also where x' was computed again."""
+    program = ga.Program()
+    with ga.program_guard(program):
+        x = layers.data("x", shape=[2, 4], append_batch_size=False)
+        x.stop_gradient = False
+        stopped = layers.tanh(x)
+        stopped.stop_gradient = True
+        loss = layers.mean(layers.square(layers.tanh(x * stopped)))
+        assert ga.gradients(loss, x) != [None]
+    graph = ga.lower(program, ["x@GRAD"])
+    assert AlwaysRecompute(segments=1).run(graph)
+    copies = [value for value in graph.values if value.name.startswith(f"{stopped.name}@RECOMPUTE")]
+    assert copies
+    assert all(value.stop_gradient for value in copies)
