@@ -25,7 +25,7 @@ from graphad.ir.regions import (
 from graphad.ir.residuals import as_read_in, drop_unread_residuals, find_forward_op, gradient_ops, readings, residual_inputs
 from graphad.ir.tables import WIDE
 from graphad.ops import REGISTRY, ControlDef, LoopDef
-from graphad.program import EMPTY, Variable
+from graphad.program import EMPTY
 from graphad.types import FLOATS
 
 # -- regions copying -------------------------------------------------------------------------------
@@ -125,7 +125,7 @@ def _draw_anew(op: Op) -> None:
 def fresh_like(graph: Graph, value: Value) -> Value:
     """A new value like one of another graph, under its name or, if that is taken, one with a number."""
     name = name_in(graph, value)
-    result = graph.add_version(name, value.shape, value.dtype, var_named(value, name))
+    result = graph.add_version(name, value.shape, value.dtype, value.var_named(name))
     result.kind = value.kind
     return result
 
@@ -139,16 +139,6 @@ def name_in(graph: Graph, value: Value) -> str:
     ):
         return name
     return graph.values.fresh(name)
-
-
-def var_named(value: Value, name: str) -> Variable | None:
-    """The variable of a value for one of another name: what counts is whether gradients stop there, or are clipped."""
-    if value.var is None or value.var.name == name:
-        return value.var
-    if not value.stop_gradient and value.error_clip is None:
-        return None
-    marks = (value.stop_gradient, value.kind, value.error_clip)
-    return Variable.trusted(value.var.block, name, value.shape, value.dtype, *marks)
 
 
 # -- regions inlining ------------------------------------------------------------------------------

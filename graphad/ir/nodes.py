@@ -78,6 +78,15 @@ class Value:
         """The marks of a variable that concern gradients: whether it stops them, and how it clips them."""
         return self.stop_gradient, self.error_clip
 
+    def var_named(self, name: str) -> Variable | None:
+        """The value's variable for one of another name: what counts is whether gradients stop there, or are clipped."""
+        if self.var is None or self.var.name == name:
+            return self.var
+        if not self.stop_gradient and self.error_clip is None:
+            return None
+        marks = (self.stop_gradient, self.kind, self.error_clip)
+        return Variable.trusted(self.var.block, name, self.shape, self.dtype, *marks)
+
     def __reduce_ex__(self, protocol: object) -> Any:
         # As a number within its graph: along its edges a chain of operators would be pickled as deep as it is long.
         return self.graph.reduced(self)

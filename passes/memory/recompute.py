@@ -20,7 +20,6 @@ import networkx as nx
 
 from graphad.errors import InvalidValue, Refused
 from graphad.ir import Graph, Op, Value
-from graphad.ir.edits import var_named
 from graphad.passes.analyses.cost import bytes_of, estimated, extents, flops_of
 from graphad.passes.analyses.shapes_read import shapes_read
 from graphad.passes.backward.prune_no_grad import STANDS_IN
@@ -327,7 +326,7 @@ class _Copies:
         graph = value.graph
         name = graph.values.fresh(value.name + RECOMPUTE)
         # Where gradients stop at the value, or are clipped, those of the gradients do at the copy.
-        result = self.copies[value] = graph.add_version(name, value.shape, value.dtype, var_named(value, name))
+        result = self.copies[value] = graph.add_version(name, value.shape, value.dtype, value.var_named(name))
         return result
 
     def _stand_in(self, value: Value, before: Op) -> Value:

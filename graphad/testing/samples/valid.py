@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from math import prod
 from typing import Any
 
@@ -32,8 +31,11 @@ def computed(op: OpDef, inputs: Slots, attrs: Mapping[str, object]) -> Outputs |
     """The outputs of a call by slot, whatever inference says; None if the kernel does not take it."""
     extra = {"rng": np.random.default_rng(3)} if op.random else {}
     try:
-        with np.errstate(all="ignore"), silent() if op.ordered else nullcontext():
-            return op.run(inputs, {**attrs, **extra}, list(op.outputs))
+        with np.errstate(all="ignore"):
+            if not op.ordered:  # nearly always
+                return op.run(inputs, {**attrs, **extra}, list(op.outputs))
+            with silent():  # such as print has an effect
+                return op.run(inputs, {**attrs, **extra}, list(op.outputs))
     except Exception:  # whatever a kernel raises, of graphad's own or of other packages: it does not take this call
         return None
 

@@ -39,9 +39,9 @@ _NETS = (
     in_pass(
         "lets-gradients-through-renamed-values",
         "inline-net",
-        "graphad.ir.edits:var_named",
-        "marks = (value.stop_gradient, ",
-        "marks = (value.persistable, ",
+        "graphad.ir.nodes:Value.var_named",
+        "marks = (self.stop_gradient, ",
+        "marks = (self.persistable, ",
         """
         x: float64[1]
         t: float64[1]
