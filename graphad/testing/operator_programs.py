@@ -172,9 +172,11 @@ class CallProgram(CallWriter):
             return self.tensor_array(value)
         if isinstance(value, Tape):
             return self.tape(value)
-        # Half are data; parameters, state and constants are what passes treat in other ways. Single numbers, which bounds and steps are,
-        # are constants as often as not.
-        kind = 11 if value.size == 1 and self.choices.chance(3) else self.choices.below(12)
+        # Single numbers, which bounds and steps are, are constants nearly as often as not.
+        if value.size == 1 and self.choices.chance(3):
+            return self.constant(value)
+        # Half are data; parameters, state and constants are what passes treat in other ways.
+        kind = self.choices.below(12)
         if kind < 6:
             return self.data(value)
         if kind < 8:
@@ -528,11 +530,11 @@ def write_loop(w: CallProgram, trips: int, body: Callable[[str], None], early: b
             w.apply("increment", {"X": [counter]}, {"step": float(counting.step)}, counter)
         w.apply(counting.test, operands, {}, condition)
         if tests_before:
-            block.ops[-2:] = block.ops[:-3:-1]
+            _exchange_last_two(block)
         # The body may not run again on what it leaves, as where it divides by what it makes smaller: then it runs once.
         if trips > 1 and not _run_on(w, block, trips - 1):
             if tests_before:
-                block.ops[-2:] = block.ops[:-3:-1]
+                _exchange_last_two(block)
             if bound is None:
                 w.feeds[limit] = np.array([counting.limit(1)], "int64")
             else:
@@ -543,6 +545,10 @@ def write_loop(w: CallProgram, trips: int, body: Callable[[str], None], early: b
     scopes = {} if w.choices.chance(4) else {"StepScopes": w.unique("scopes")}
     inputs = {"Condition": condition, **({"X": read_names} if read_names else {})}
     w.block.append_op("while", inputs, {"Out": written_names, **scopes}, {"sub_block": block})
+
+
+def _exchange_last_two(block: Block) -> None:
+    block.ops[-2:] = reversed(block.ops[-2:])
 
 
 def _run_on(w: CallProgram, block: Block, trips: int) -> bool:

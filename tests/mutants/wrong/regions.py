@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,9 +31,13 @@ def _merged(op: Op, first: Op) -> bool:
     return True
 
 
-def _branches(graph: Graph) -> list[Op]:
-    """The branches without gradients."""
-    return [op for op in operators(graph, "if_else") if not edit.has_gradient(op)]
+def _merged_by(graph: Graph, key: Callable[[Op], object]) -> bool:
+    """Merge the branches of a graph, under one condition, that have the same key, if they have no gradients."""
+    changed, known = False, dict[object, Op]()
+    for op in [op for op in operators(graph, "if_else") if not edit.has_gradient(op)]:
+        first = known.setdefault((op.graph, op.input("Cond"), key(op)), op)
+        changed = (first is not op and _merged(op, first)) or changed
+    return changed
 
 
 with passes():
@@ -45,12 +49,10 @@ with passes():
         name = "regions-merges-by-position"
 
         def apply(self, graph: Graph) -> bool:
-            changed, known = False, dict[object, Op]()
-            for op in _branches(graph):
-                blocks = tuple(self.numbered(inner) for inner in op.graphs.values())
-                first = known.setdefault((op.graph, op.input("Cond"), frozenset(op.inputs.get("X", ())), blocks), op)
-                changed = (first is not op and _merged(op, first)) or changed
-            return changed
+            return _merged_by(graph, self.key)
+
+        def key(self, op: Op) -> object:
+            return frozenset(op.inputs.get("X", ())), tuple(self.numbered(inner) for inner in op.graphs.values())
 
         def numbered(self, inner: Graph) -> object:
             numbers = {value: i for i, value in enumerate(inner.inputs)}
@@ -68,13 +70,10 @@ with passes():
         name = "regions-merges-by-terms"
 
         def apply(self, graph: Graph) -> bool:
-            changed, known = False, dict[object, Op]()
-            for op in _branches(graph):
-                operands = tuple(op.inputs.get("X", ()))
-                key = (op.graph, op.input("Cond"), operands, tuple(self.terms(inner) for inner in op.graphs.values()))
-                first = known.setdefault(key, op)
-                changed = (first is not op and _merged(op, first)) or changed
-            return changed
+            return _merged_by(graph, self.key)
+
+        def key(self, op: Op) -> object:
+            return tuple(op.inputs.get("X", ())), tuple(self.terms(inner) for inner in op.graphs.values())
 
         def terms(self, inner: Graph) -> object:
             terms = {value: str(i) for i, value in enumerate(inner.inputs)}
