@@ -13,7 +13,7 @@ error: the program fails when it runs, as before.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,7 +102,10 @@ class Fold(Rule):
         inputs = {
             slot: [lookup("stand_in").kernel(None, shape=v.shape, dtype=v.dtype) for v in values] for slot, values in op.inputs.items()
         }
-        ((array,),) = definition.run(inputs, definition.own_attrs(op.attrs), tuple(op.outputs)).values()
+        outputs = _run(op, definition, inputs)
+        if outputs is None:
+            return False
+        ((array,),) = outputs.values()
         constant = constant_for(array, array.shape)
         return constant is not None and _replaced(op, {result: constant})
 
@@ -123,7 +126,10 @@ class Fold(Rule):
         small = any(count is None or count > self.limit for count in counts)
         if small and (not definition.uniform or None in counts or any(uniform_number(v) is None for v in op.reads())):
             return None
-        outputs = _run(op, definition, small)
+        inputs = {slot: [known_array(value, small) for value in values] for slot, values in op.inputs.items()}
+        if any(array is None for arrays in inputs.values() for array in arrays):
+            return None
+        outputs = _run(op, definition, inputs)
         if outputs is None:
             return None
         shapes = _written_shapes(op, definition, places) if small else {}
@@ -163,10 +169,8 @@ def _finite_number(array: Array | None) -> float | None:
     return float(array.item()) if array is not None and array.size == 1 and np.isfinite(array).all() else None
 
 
-def _run(op: Op, definition: OpDef, small: bool) -> Any:
-    inputs = {slot: [known_array(value, small) for value in values] for slot, values in op.inputs.items()}
-    if any(array is None for arrays in inputs.values() for array in arrays):
-        return None
+def _run(op: Op, definition: OpDef, inputs: Mapping[str, Sequence[Any]]) -> Any:
+    """What an operator gives, None if its kernel raises an error: the operator may never run."""
     try:
         with np.errstate(all="ignore"):
             return definition.run(inputs, definition.own_attrs(op.attrs), tuple(op.outputs))

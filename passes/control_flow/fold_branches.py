@@ -151,7 +151,7 @@ def _same_op(a: Op, b: Op, pairs: _Pairs) -> bool:
         return False
     for slot, values in a.outputs.items():
         if len(values) != len(b.outputs[slot]) or any(
-            v.stop_gradient != w.stop_gradient for v, w in zip(values, b.outputs[slot], strict=True)
+            v.gradient_marks != w.gradient_marks for v, w in zip(values, b.outputs[slot], strict=True)
         ):
             return False
         # Results correspond from here on: operators come in one order in both graphs, so that one pass decides.
@@ -296,7 +296,9 @@ def _passed_through(op: Op) -> list[tuple[int, Value]]:
 
 def _copied(value: Value) -> Value:
     """The value that a value is a copy of."""
-    while (writer := value.writer) is not None and writer.definition is not None and writer.definition.is_copy and not value.stop_gradient:
+    while (writer := value.writer) is not None and writer.definition is not None and writer.definition.is_copy:
+        if any(value.gradient_marks):
+            break
         value = next(writer.reads())
     return value
 

@@ -230,7 +230,7 @@ def _occurrences(tokens: list[int], pattern: list[int], start: int) -> Iterator[
 def _kind(op: Op) -> Hashable:
     """A key that is equal for operators that are alike."""
     reads = tuple((slot, tuple((v.shape, v.dtype) for v in values)) for slot, values in op.inputs.items())
-    writes = tuple((slot, tuple((v.shape, v.dtype, v.stop_gradient) for v in values)) for slot, values in op.outputs.items())
+    writes = tuple((slot, tuple((v.shape, v.dtype, v.gradient_marks) for v in values)) for slot, values in op.outputs.items())
     return op.type, op.role, repr(sorted(op.attrs.items())) if op.attrs else "", reads, writes
 
 

@@ -335,7 +335,7 @@ class _Narrowing:
     def _remember(self, op: Op) -> None:
         """A cast that is there already widens a value."""
         (x,), (out,) = op.reads(), op.writes()
-        if x.dtype == self.options.dtype and self._is_wide(out) and not out.stop_gradient:
+        if x.dtype == self.options.dtype and self._is_wide(out) and not any(out.gradient_marks):
             self.uncast[out] = x
 
     # -- which operators -------------------------------------------------------------------------
@@ -381,12 +381,12 @@ class _Narrowing:
         return narrow
 
     def _widened(self, value: Value, writer: Op, before: Op | None) -> Value:
-        """The narrow value that an operator writes instead; the old one is cast from it, and read where gradients stop at it."""
+        """The narrow value that an operator writes instead; the old one is cast from it, and read where gradients stop or are clipped."""
         if value.name == EMPTY:
             return value
         narrow = self._fresh(value)
-        # Reading the narrow value instead of the cast would let gradients flow past the mark.
-        if not value.stop_gradient:
+        # Reading the narrow value instead of the cast would let gradients flow past the mark, or unclipped.
+        if not any(value.gradient_marks):
             self.uncast[value] = narrow
         self.made.append(self._add_cast(narrow, value, writer, before))
         return narrow

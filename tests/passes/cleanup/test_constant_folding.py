@@ -74,6 +74,13 @@ def test_what_a_kernel_refuses_is_left_to_the_run() -> None:
         ga.Executor().run(ga.schedule(graph), fetch_list=["a"])
 
 
+def test_what_a_kernel_refuses_stays_where_it_may_never_run() -> None:
+    # A window of 3 by 2 has four places in an image of 4 by 3, and not six.
+    attrs = "{image=[4, 3], kernel=[3, 2], strides=[1, 1], paddings=[0, 0], dilations=[1, 1]}"
+    graph = graph_of(f"window_places(Like=x) -> (Out=a) {attrs}", "x a: float64[1, 8, 3, 2]")
+    assert not ConstantFolding().run(graph)
+
+
 def test_the_limit_is_about_what_is_listed() -> None:
     text = "fill_constant() -> (Out=a) {shape=[8], value=2.0}\nscale(X=a) -> (Out=b) {scale=3.0}\ncumsum(X=b) -> (Out=c)"
     graph = graph_of(text, "a b c: float32[8]")

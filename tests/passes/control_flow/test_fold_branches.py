@@ -87,6 +87,14 @@ def test_branches_that_do_the_same() -> None:
     assert same(program, graph, ["loss"], x=X, q=np.array([True]))
 
 
+@pytest.mark.parametrize("mark", ["stop_gradient", "error_clip=[-0.01, 0.01]"])
+def test_branches_one_of_which_stops_or_clips_gradients(mark: str) -> None:
+    one = "var %s: float64[2] %s\n tanh(X=x) -> (Out=%s)\n square(X=%s) -> (Out=y)"
+    program = choice(one % ("a", mark, "a", "a"), one % ("b", "", "b", "b"), OPEN)
+    assert ops_of(rewritten(program, FOLD), "if_else")
+    assert types(rewritten(choice(one % ("a", mark, "a", "a"), one % ("b", mark, "b", "b"), OPEN), FOLD)) == ["tanh", "square", "mean"]
+
+
 @pytest.mark.parametrize(
     "other", ["tanh(X=x) -> (Out=y)\n tanh(X=y) -> (Out=y)", "sin(X=x) -> (Out=y)", "scale(X=x) -> (Out=y) {scale=2.0}"]
 )

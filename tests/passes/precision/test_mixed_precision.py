@@ -95,6 +95,14 @@ def test_gradients_stop_where_they_stopped() -> None:
     assert dtypes(graph)["elementwise_add"] == {"float32"}
 
 
+def test_gradients_are_clipped_where_they_were() -> None:
+    graph = narrowed(CHAIN.replace("var h: float32[4, 3]", "var h: float32[4, 3] error_clip=[-0.01, 0.01]"))
+    mul = next(op for op in graph.ops if op.type == "mul")
+    (cast,) = mul.output("Out").readers
+    assert cast.output("Out").error_clip is not None
+    assert dtypes(graph)["elementwise_add"] == {"float32"}
+
+
 class Training:
     """A classifier with its backward and sgd."""
 
