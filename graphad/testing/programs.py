@@ -197,7 +197,7 @@ def small_straight_line(choices: Choices, interest: Interest) -> Case:
 
 def small_training(choices: Choices, interest: Interest) -> Case:
     """A ``training_program`` of at most one hidden layer."""
-    return training_program(choices, max_layers=1)
+    return training_program(choices, max_layers=1, types=interest.types)
 
 
 def trainable(choices: Choices, interest: Interest) -> Case:

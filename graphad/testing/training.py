@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -214,17 +214,18 @@ OPTIMIZERS: dict[type[Optimizer], dict[str, Any]] = {
     ProximalAdagrad: {"l1": 0.3, "l2": 0.2},
 }
 CLIPS = (None, None, ClipByValue(0.1), ClipByValue(0.3, -0.05), ClipByNorm(0.3), ClipByGlobalNorm(0.3))
-DECAYS = (None, None, L2Decay(0.03), L1Decay(0.03))
+DECAYS: tuple[L2Decay | L1Decay | None, ...] = (None, None, L2Decay(0.03), L1Decay(0.03))
 SIGNED = ("velocity", "moment1", "momentum", "linear")  # accumulators that may be negative
 
 
-def training_program(choices: Choices, max_layers: int = 2, smooth: bool = False) -> Case:
+def training_program(choices: Choices, max_layers: int = 2, smooth: bool = False, types: Sequence[str] = ()) -> Case:
     """A network of up to ``max_layers`` hidden layers with its backward and an optimizer.
 
     Args:
         choices: where the decisions come from.
         max_layers: how many layers there are before the last one.
         smooth: only layers that are the mean over a batch of 4 of smooth functions of single rows, in float64.
+        types: operators whose optimizers half of the programs have.
 
     Returns:
         A case with the first loss. The parameters and what the optimizer keeps are in ``params``, as after some steps.
@@ -237,12 +238,22 @@ def training_program(choices: Choices, max_layers: int = 2, smooth: bool = False
         for _ in range(choices.integer(0, max_layers)):
             hidden = choices.one_of(SMOOTH if smooth else LAYERS)(net, hidden)
         cost = loss_of(net, hidden, smooth)
-        optimizer = _optimizer(choices, dtype)
+        _set_own_options(choices, main.all_parameters())
+        optimizer = _optimizer(choices, dtype, types)
         optimizer.minimize(cost)
         # A program may have several optimizers: a pass must not take the first one's updates for all there are.
         if not smooth and choices.chance(8):
             _second_loss(hidden)
     return Case(main, cost.name, net.feeds, persistent_arrays(choices, main))
+
+
+def _set_own_options(choices: Choices, parameters: list[Parameter]) -> None:
+    """Give some parameters a factor on the learning rate, or a decay, of their own."""
+    for parameter in parameters:
+        if choices.chance(5):
+            parameter.learning_rate = choices.one_of((0.5, 3.0))
+        if choices.chance(8):
+            parameter.regularizer = choices.one_of(DECAYS[2:])
 
 
 def _second_loss(hidden: Variable) -> None:
@@ -251,8 +262,9 @@ def _second_loss(hidden: Variable) -> None:
     SGD(0.05).minimize(layers.mean(layers.square(second)))
 
 
-def _optimizer(choices: Choices, dtype: str) -> Optimizer:
-    kind = choices.one_of(tuple(OPTIMIZERS))
+def _optimizer(choices: Choices, dtype: str, types: Sequence[str]) -> Optimizer:
+    preferred = [kind for kind in OPTIMIZERS if kind.type in types]
+    kind = choices.one_of(preferred if preferred and choices.boolean() else tuple(OPTIMIZERS))
     options = {"momentum": 0.9} if kind is Momentum else {}
     if choices.boolean():
         options = OPTIMIZERS[kind]
