@@ -128,7 +128,12 @@ def canonical(op: OpDef, attrs: Mapping[str, object]) -> dict[str, object]:
 @cache
 def candidates_of(op: OpDef, number: int, name: str, constants: Constants = NONE) -> list[object]:
     """Other values for an attribute of a sample: those of other samples, such as it may have, and some constants, as it takes them."""
-    attr, current = op.attrs[name], current_value(op, number, name)
+    return values_beside(op, name, current_value(op, number, name), constants)
+
+
+def values_beside(op: OpDef, name: str, current: Any, constants: Constants = NONE) -> list[object]:
+    """Other values for an attribute than one that it has; see ``candidates_of``."""
+    attr = op.attrs[name]
     sample_values = [sample.attrs[name] for sample in samples_of(op.type) if name in sample.attrs]
     unique: dict[str, object] = {}
     for value in _accepted(attr, (*sample_values, *_values(attr, current), *_hints(attr, current, constants))):

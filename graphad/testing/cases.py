@@ -91,6 +91,7 @@ class Case:
             values that no operator reads.
         forward: the case that this one was made of by appending gradients, if it was.
         order: how often it was differentiated.
+        altered: whether it was made of another one by changing something: it may not run, and its loss may bend where it does.
     """
 
     program: Program
@@ -100,6 +101,7 @@ class Case:
     requested: tuple[str, ...] = ()
     forward: Case | None = None
     order: int = 0
+    altered: bool = False
 
     @property
     def loss(self) -> Variable:

@@ -25,6 +25,7 @@ from graphad.testing.calls import Interest
 from graphad.testing.cases import KINDS as NUMBERS
 from graphad.testing.cases import MIXED, NON_FINITE, SHORT, Case, Choices, RandomChoices, random_case, renumbered_case, requested_names
 from graphad.testing.checks import ALL, after_pass, tried
+from graphad.testing.neighbours import Drawn, Neighbourhood
 from graphad.testing.planted import TURNS, planted_with_all
 from graphad.testing.programs import KINDS, differentiated
 from graphad.testing.reach import Arc, Reach, interest_of
@@ -63,6 +64,9 @@ SELDOM = {
 CHANGED = 4  # and on one in so many the pass is watched while it runs: whether it changes what it says it does not
 MUTATED, CHANGES = 4, (1, 1, 2, 4)  # one program in so many is a mutated one; how many choices differ
 RENUMBERED = 3  # of so many mutated programs one has the same operators, on other numbers
+# One program in so many differs in little from one that the pass changed; more where it changes less than one drawn in FEW, fewer where
+# rules are planted, each time over other values.
+BESIDE, BESIDE_FEW, BESIDE_RULES, FEW = 4, 2, 8, 16
 DRAWN = 3  # of so many programs that could be mutated the smallest is: one of 200 operators costs as much as ten small ones
 _QUOTED = re.compile(r"'[^']*'|\d+")
 Programs = Sequence[Program | Case] | Callable[[Choices], Case]
@@ -117,7 +121,7 @@ def check_pass(
             the standard backward that the pass requires.
         reference: a pipeline, or its text, that ``what`` has to be equivalent to; an empty one is the program as it is.
         programs: where programs come from: a list of them (or of cases, with arrays of their own), each tried with several arrays, or
-            a function of ``Choices``; None: programs of every kind, and such as the pass looks for.
+            a function of ``Choices``; None: programs of every kind, such as the pass looks for, and what is beside those it changed.
         tolerance: by how much values may differ, relatively; None: as the pass says, 0: not in the last bit. Where values may
             differ, they may be anything where they were nan or infinite.
         gradients: whether to compare gradients: before 1e-9, relatively, where all is float64.
@@ -138,7 +142,7 @@ def check_pass(
     """
     home = None if folder is None else Path(folder)
     subject = Subject(followed(what), prepare or standard_preparation(what), tolerance, gradients, reference, expect)
-    search = _Search(subject, _source(subject, programs), seed)
+    search = _Search(subject, _source(subject, programs), seed, _neighbourhood(subject) if programs is None else None)
     case_and_finding = search.run(EXAMPLES if examples is None and seconds is None else examples, seconds)
     if case_and_finding is None:
         if search.checked.changed == search.checked.unfinished and not subject.is_analysis:
@@ -210,12 +214,8 @@ def _suitable(subject: Subject) -> Callable[[Choices], Case]:
 def _every_kind(subject: Subject) -> Callable[[Choices], Case]:
     """Most programs sweep through the operators; if the pass has rules, four fifths of all contain what one looks for, in turn."""
     passes = inner_passes(as_pass(subject.what, "loss"))
-    all_rules = [rule for pass_ in passes for rule in rules_of(pass_)]
-    rules = [rule for rule in all_rules if isinstance(rule, PatternRule)]
-    interest = interest_of(passes, (rule for rule in all_rules if not isinstance(rule, PatternRule)))
-    if subject.may_be_in_float16:
-        interest = replace(interest, kinds=SHORT)
-    interest = replace(interest, clips=not subject.is_backward)
+    rules = [rule for pass_ in passes for rule in rules_of(pass_) if isinstance(rule, PatternRule)]
+    interest = _interest(subject)
     is_exact = all(rule.exact for rule in rules)
     is_about_gradients = interest.backward and not subject.is_backward
     some, of_all = OF_GRADIENTS if interest.gradients else ABOUT_GRADIENTS
@@ -237,6 +237,23 @@ def _every_kind(subject: Subject) -> Callable[[Choices], Case]:
         return case if case.requested else replace(case, requested=requested_names(choices, case))
 
     return program
+
+
+def _interest(subject: Subject) -> Interest:
+    """What the passes on trial look at, besides what the patterns of their rules say."""
+    passes = inner_passes(as_pass(subject.what, "loss"))
+    rules = (rule for pass_ in passes for rule in rules_of(pass_) if not isinstance(rule, PatternRule))
+    interest = replace(interest_of(passes, rules), clips=not subject.is_backward)
+    return replace(interest, kinds=SHORT) if subject.may_be_in_float16 else interest
+
+
+def _neighbourhood(subject: Subject) -> Neighbourhood | None:
+    """What is tried beside programs that the pass changed; nothing where only programs of some kinds are fit for it."""
+    passes = inner_passes(as_pass(subject.what, "loss"))
+    if any(pass_.on_trial.programs and ANY not in pass_.on_trial.programs for pass_ in passes):
+        return None
+    has_patterns = any(isinstance(rule, PatternRule) for pass_ in passes for rule in rules_of(pass_))
+    return Neighbourhood(_interest(subject), BESIDE_RULES if has_patterns else BESIDE)
 
 
 def _numbers(subject: Subject) -> Sequence[str]:
@@ -265,6 +282,7 @@ class _Search:
     subject: Subject
     source: Callable[[Choices], Case]
     seed: int
+    beside: Neighbourhood | None = None  # of the programs that the pass changed; None: nothing beside them is tried
     checked: Checked = field(default_factory=Checked)
     corpus: list[tuple[int, list[int]]] = field(default_factory=list)
     seen: set[str] = field(default_factory=set)
@@ -279,10 +297,10 @@ class _Search:
         self.reach = Reach.of(inner_passes(as_pass(self.subject.what, "loss")))
         try:
             with young_only():
-                for choices, case in self._cases():
-                    finding = self._try(choices, case)
+                for drawn_case in self._cases():
+                    finding = self._try(drawn_case)
                     if finding is not None:
-                        return case, finding
+                        return drawn_case.case, finding
                     if self._is_enough(examples) or (seconds is not None and time.process_time() - start >= seconds):
                         break
         except KeyboardInterrupt as interrupt:
@@ -302,8 +320,12 @@ class _Search:
             return False
         return bool(report.changed) or self.subject.is_analysis or report.examples >= PATIENCE * examples
 
-    def _cases(self) -> Iterator[tuple[RandomChoices, Case]]:
+    def _cases(self) -> Iterator[Drawn]:
         for number in itertools.count():
+            beside = self._beside(number)
+            if beside is not None:
+                yield beside
+                continue
             choices, keeps_program = self._choices(number)
             try:
                 with verification(False), claims_checked(False), silent():
@@ -312,7 +334,22 @@ class _Search:
             except Exception as error:  # a program that could not be drawn, whatever the reason, says nothing about the pass
                 self._unfit(error)
                 continue
-            yield choices, case
+            yield Drawn(case, number, choices)
+
+    def _beside(self, number: int) -> Drawn | None:
+        """A case beside one that the pass changed, now and then."""
+        if self.beside is None:
+            return None
+        text = f"{self.seed} {number} beside"
+        # Where the pass changes few of the programs that are drawn, the others say little.
+        often = BESIDE_FEW if self.beside.changed * FEW < self.checked.examples else self.beside.often
+        if random.Random(text).randrange(often):
+            return None
+        try:
+            with verification(False), claims_checked(False), silent():
+                return self.beside.drawn(RandomChoices(text))
+        except Exception:  # as where a program cannot be drawn
+            return None
 
     def _choices(self, number: int) -> tuple[RandomChoices, bool]:
         """New choices; or those of a program that showed something new, some of them changed or the last ones forgotten.
@@ -334,7 +371,8 @@ class _Search:
             numbers[rng.randrange(len(numbers))] = rng.randrange(1 << 16)
         return RandomChoices(text, numbers if rng.randrange(3) else numbers[: rng.randrange(len(numbers)) + 1]), False
 
-    def _try(self, choices: RandomChoices, case: Case) -> Finding | None:
+    def _try(self, drawn_case: Drawn) -> Finding | None:
+        case, origin, choices = drawn_case
         arcs: set[Arc] = set()
         is_new = False
 
@@ -347,10 +385,14 @@ class _Search:
         try:
             trial, finding = tried(self.subject, case, always, self.reach, arcs, seldom)
         except Unfit as error:
-            self._unfit(error)
+            if choices is not None:
+                self._unfit(error)
             return None
         self.checked.count(trial)
-        if finding is None and is_new and choices.numbers:
+        if finding is None and self.beside is not None and (trial.changed or is_new) and trial.after is not None:
+            self.beside.note(origin, case, trial.before, trial.after)
+            self.beside.changed += trial.changed and choices is not None
+        if finding is None and is_new and choices is not None and choices.numbers:
             size = sum(len(block.ops) for block in case.program.blocks)
             self.corpus.append((size, choices.numbers))
         return finding

@@ -47,6 +47,7 @@ from graphad.testing.equivalence import (
     observed_difference,
     seeded,
 )
+from graphad.testing.lawful import is_lawful
 from graphad.testing.reach import Arc, Reach
 from graphad.testing.trial import (
     IN_FLOAT16,
@@ -634,6 +635,8 @@ def tried(
     with quietly():
         _give_program(trial)
         finding = _first_finding(trial, checks, Reach() if reach is None else reach, set() if arcs is None else arcs, more)
+        if finding is not None and case.altered and not is_lawful(case):
+            raise Unfit("the program does not run, or its types do not hold")
         # Verified only now: what is wrong with the graph before is rare, and no fault of the pass.
         if finding is not None and (subject.prepare or finding.kind == "verifier"):
             _verify_given(trial)

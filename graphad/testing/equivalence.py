@@ -65,12 +65,13 @@ class Stepwise:
     Args:
         program: which loops may take ``ITERATIONS`` iterations, all together.
         names: what is read after each run.
+        interpreter: what runs it.
     """
 
-    def __init__(self, program: Program, names: Iterable[str]) -> None:
+    def __init__(self, program: Program, names: Iterable[str], interpreter: type[Interpreter] = Interpreter) -> None:
         self.names = list(names)
         self._block = program.global_block()
-        self._run = Interpreter(program, self.names, RunOptions(max_iterations=ITERATIONS))
+        self._run = interpreter(program, self.names, RunOptions(max_iterations=ITERATIONS))
 
     def run(self, case: Case) -> Observed:
         """Run the program on a case; names without a value are omitted, and so are feeds that the program does not declare.

@@ -33,7 +33,8 @@ CALLS = 16  # and so many of its calls, where all of its lines have run
 Arc = tuple[int, int, int]  # the id of a function's code, and from one of its lines to the next; 0 before the first
 TOLD_APART = 16  # so many operators at most that have the same text in a field of their definitions
 COMMON_WORDS = {"partial", "random"}  # fields of definitions that are names of modules and functions as well
-OF_BLOCKS = {"is_loop", "carried_count", "controls"}  # names by which code speaks of operators with blocks; of one kind: ``INTERFACES``
+# Names by which code speaks of operators with blocks, or of edges around them; of one kind: ``INTERFACES``.
+OF_BLOCKS = {"is_loop", "carried_count", "controls", "BACK", "BYPASS"}
 OF_MARKS = {"stop_gradient", "error_clip", "gradient_marks"}  # by which it speaks of what stops or clips gradients
 SPEAKS_OF_GRADIENTS = {"backward", "@GRAD", "grad_of"}  # words and names by which code does so without naming an operator
 INTERFACES: dict[str, type[RegionOp]] = {

@@ -21,6 +21,7 @@ from graphad.program import EMPTY, Block, Operator, Program
 from graphad.testing.cases import Case, always_written, completed, fitted, outside_reads, outside_writes, reads
 from graphad.testing.checks import examine
 from graphad.testing.equivalence import observe
+from graphad.testing.lawful import is_lawful, undeclare_written
 from graphad.testing.programs import case_with_gradients
 from graphad.testing.trial import Finding, Subject
 from graphad.types import TENSOR, Array
@@ -50,21 +51,12 @@ def edited(program: Program, edit: Edit, keeps_types: bool = False) -> Program |
         edit(copy)
         _mend(copy)
         if not keeps_types:
-            _undeclare_written(copy)
+            undeclare_written(copy)
         copy = completed(copy)
         verify(lower(copy))
     except (GraphadError, KeyError, IndexError):
         return None
     return copy
-
-
-def _undeclare_written(program: Program) -> None:
-    """Forget the shapes and dtypes of tensors that are not given from outside, nor kept."""
-    outside = {value.name for value in lower(program).inputs}
-    for block in program.blocks:
-        for var in block.vars.values():
-            if var.type == TENSOR and not var.persistable and not (block.idx == 0 and var.name in outside):
-                var.declare(None, None)
 
 
 # -- mending -------------------------------------------------------------------------------------
@@ -451,6 +443,7 @@ class _Shrinking:
     def __init__(self, subject: Subject, case: Case, finding: Finding) -> None:
         self.subject, self.case, self.finding = subject, case, finding
         self.deadline = time.process_time() + SECONDS
+        self.is_lawful = is_lawful(case)
         self.values = _intermediate_values(case)
 
     def run(self) -> None:
@@ -489,10 +482,14 @@ class _Shrinking:
         except (GraphadError, ArithmeticError, LookupError, ValueError, TypeError):
             return False
         # On the way to a smaller case another mistake may show up: it would hide the one that was found.
-        if finding is None or (finding.kind, finding.mark) != (self.finding.kind, self.finding.mark) or not _runs(smaller):
+        if finding is None or (finding.kind, finding.mark) != (self.finding.kind, self.finding.mark) or not self._is_fit(smaller):
             return False
         self.case, self.finding = smaller, finding
         return True
+
+    def _is_fit(self, smaller: Case) -> bool:
+        """Whether a smaller case runs, and is one on which a pass has to be right if the first one was."""
+        return is_lawful(smaller) if self.is_lawful else _runs(smaller)
 
     def check_time(self) -> None:
         """Raise where it takes too long."""

@@ -473,7 +473,7 @@ class Trial:
     @cached_property
     def can_difference(self) -> bool:
         """Whether gradients of the case's loss can be held against differences."""
-        return self.subject.differentiates(self.case) and can_difference(self.case.program)
+        return not self.case.altered and self.subject.differentiates(self.case) and can_difference(self.case.program)
 
     @cached_property
     def _steps(self) -> Stepwise | None:
