@@ -17,7 +17,7 @@ from graphad.ir import lower
 from graphad.program import EMPTY, Operator, Program
 from graphad.testing.cases import Case, completed
 from graphad.testing.equivalence import Stepwise, has_shape
-from graphad.types import TENSOR
+from graphad.types import STEP_SCOPES, TENSOR
 
 
 class _Unlike(Exception):
@@ -56,8 +56,8 @@ def is_lawful(case: Case) -> bool:
 
 
 def missing(case: Case) -> set[str]:
-    """The tensors that a program takes from outside, and that have no array."""
-    return {value.name for value in lower(case.program).inputs if value.kind == TENSOR} - {*case.feeds, *case.params}
+    """The names that a program takes from outside, and that nothing is fed for."""
+    return {value.name for value in lower(case.program).inputs if value.kind != STEP_SCOPES} - {*case.feeds, *case.params}
 
 
 def fits_extents(case: Case) -> bool:

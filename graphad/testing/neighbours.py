@@ -522,8 +522,10 @@ def _one_element(choices: Choices, case: Case, interest: Interest) -> Case | Non
     def other(array: Array) -> Array:
         if not array.size:
             return array
+        # Integers stay small: an operator may take one for an extent, or an index of an array that grows.
+        kind = choices.one_of(interest.kinds) if array.dtype.kind == "f" else "integers"
         array = array.copy()
-        array.flat[choices.below(array.size)] = array_of(choices, (1,), str(array.dtype), choices.one_of(interest.kinds))[0]
+        array.flat[choices.below(array.size)] = array_of(choices, (1,), str(array.dtype), kind)[0]
         return array
 
     return _with_array(choices, case, other)

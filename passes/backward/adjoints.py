@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from graphad.ir import Graph, Value
 from graphad.ir.residuals import add_residual
 from graphad.ops.definition import GRAD
+from graphad.types import Shape
 
 
 class Adjoints:
@@ -22,7 +23,7 @@ class Adjoints:
         self.forward = forward
         self.gradient: dict[Value, Value] = {}
         self.arguments: dict[int, Value] = {}
-        self._names: dict[str, str] = {}
+        self._names: dict[tuple[str, Shape | None, str | None], str] = {}
         # Looked for in one text of all names: to ask two large tables for each gradient takes far longer.
         self._is_first = graph is forward and not any(GRAD in "\n".join(names) for names in (graph.values.by_name, graph.values.reserved))
         self.residuals: dict[Value, Value] = {}
@@ -57,11 +58,12 @@ class Adjoints:
         gradient = self.gradient.get(value)
         if gradient is None:
             graph, name = self.graph, value.name
-            # Versions of a variable share a name, and so do their gradients: each is a version of ``x@GRAD``.
+            # Versions of a variable share a name, and so do their gradients: each is a version of ``x@GRAD``. But a block's own variable
+            # may have another type than the one of its name around it, and what is written under one name is declared once.
             if name not in self.forward.values.contested:
                 fresh = name + GRAD if self._is_first else graph.values.fresh(name + GRAD)
-            elif (fresh := self._names.get(name, "")) == "":
-                fresh = self._names[name] = graph.values.fresh(name + GRAD)
+            elif (fresh := self._names.get(kind := (name, value.shape, value.dtype), "")) == "":
+                fresh = self._names[kind] = graph.values.fresh(name + GRAD)
             gradient = self.gradient[value] = graph.add_version(fresh)
             gradient.grad_of, gradient.kind = value, value.kind
         return gradient
