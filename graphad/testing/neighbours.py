@@ -318,6 +318,8 @@ def _repeated(draw: Draw) -> Edit:
     """An operator is there twice; what reads the first one once reads the second."""
     place = draw.place
     names = {name: draw.free(f"{name}.twin") for name in draw.op.output_names() if name != EMPTY}
+    if any(draw.block.var_recursive(name).persistable for name in names):
+        raise NothingToChange
     later = [(k, op) for k, op in enumerate(draw.block.ops) if k > place[1]]
     readers = [(k, slot, i) for k, op in later for slot, read in op.inputs.items() for i, name in enumerate(read) if name in names]
     reader = draw.choices.one_of(readers) if readers else None
