@@ -103,9 +103,9 @@ def _mend_slots(op: Operator) -> None:
     definition = REGISTRY.get(op.type)
     if not isinstance(definition, ControlDef) or definition.is_grad:
         return
-    blocks, decides = blocks_of(op), op.input(definition.condition)
-    condition_names = decides if isinstance(definition, LoopDef) else []
-    _fill(op.inputs, definition.operands, [name for name in outside_reads(*blocks) if name not in decides])
+    # A loop's condition is carried; a branch reads its own as any other value.
+    blocks, condition_names = blocks_of(op), op.input(definition.condition) if isinstance(definition, LoopDef) else []
+    _fill(op.inputs, definition.operands, [name for name in outside_reads(*blocks) if name not in condition_names])
     _fill(
         op.outputs,
         definition.results,
