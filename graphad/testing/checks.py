@@ -634,7 +634,12 @@ def tried(
     trial = Trial(subject, case)
     with quietly():
         _give_program(trial)
-        finding = _first_finding(trial, checks, Reach() if reach is None else reach, set() if arcs is None else arcs, more)
+        try:
+            finding = _first_finding(trial, checks, Reach() if reach is None else reach, set() if arcs is None else arcs, more)
+        except GraphadError as error:  # from a check that runs the program by itself
+            if case.altered and not is_lawful(case):
+                raise Unfit(str(error)) from error
+            raise
         if finding is not None and case.altered and not is_lawful(case):
             raise Unfit("the program does not run, or its types do not hold")
         # Verified only now: what is wrong with the graph before is rare, and no fault of the pass.
