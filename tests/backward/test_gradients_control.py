@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import graphad as ga
+from graphad.testing.cases import completed
 from tests.differences import Model, check
 from tests.nested_programs import Row, add, append, count_to, do, if_else, let, net, when
 
@@ -202,3 +203,40 @@ def test_two_values_of_a_name_that_one_loop_reads_have_gradients_of_their_own() 
         feed = {"x": np.ones(2), "y": np.ones(2), "go": np.array([runs])}
         got = ga.Executor().run(program, feed, ["x@GRAD", "y@GRAD"])
         np.testing.assert_array_equal(got, expected)
+
+
+def test_a_gradient_of_a_blocks_own_variable_is_told_from_that_of_its_name_outside() -> None:
+    program = ga.Program.parse("""program {
+  block 0 {
+    var x: float64[1, 1]
+    var w: float64[1]
+    var c: bool[1] stop_gradient
+    var y: float64[1, 1]
+    var z: float64[1]
+    var of_y: float64[]
+    var of_z: float64[]
+    var loss: float64[]
+    if_else(Cond=c, X=[x, w]) -> (Out=[y, z]) {true_block=block(1), false_block=block(2)}
+    mean(X=y) -> (Out=of_y)
+    mean(X=z) -> (Out=of_z)
+    sum(X=[of_y, of_z]) -> (Out=loss)
+  }
+  block 1 in 0 {
+    sum(X=x) -> (Out=y)
+    scale(X=w) -> (Out=z)
+  }
+  block 2 in 0 {
+    var x: float64[1]
+    tanh(X=w) -> (Out=x)
+    expand_v2(X=x) -> (Out=z) {shape=[1]}
+    fill_constant() -> (Out=y) {shape=[1, 1], dtype="float64"}
+  }
+}""")
+    block = program.global_block()
+    gradients = ga.gradients(block.var("loss"), [block.var("x"), block.var("w")])
+    # What operators give is what is declared of it.
+    assert str(completed(program)) == str(program)
+    feeds = {"x": np.ones((1, 1)), "w": np.array([0.5]), "c": np.array([False])}
+    of_x, of_w = ga.Executor().run(program, feeds, gradients)
+    np.testing.assert_array_equal(of_x, [[0.0]])
+    np.testing.assert_allclose(of_w, [1 - np.tanh(0.5) ** 2], rtol=1e-12)
