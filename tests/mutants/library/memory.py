@@ -326,7 +326,7 @@ _CASTS = (
     Mutant(
         "mixed-precision-forgets-stop-gradient",
         "precision",
-        Patch(f"{MIXED}.mixed_precision:_Narrowing._widened", "if not value.stop_gradient:", "if True:"),
+        Patch(f"{MIXED}.mixed_precision:_Narrowing._widened", "if not any(value.gradient_marks):", "if True:"),
         Witness(
             """
             x: float32[2, 2]
