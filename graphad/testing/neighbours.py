@@ -390,7 +390,8 @@ def _other_shape(draw: Draw) -> Edit:
     block = draw.program.global_block()
     written_names = {name for op in block.ops for name in op.output_names()}
     fed = [var for name, var in block.vars.items() if name not in written_names and not var.persistable]
-    variables = [var for var in fed if var.type == TENSOR and var.declared[0]]
+    # Of floats: what decides whether a loop goes on is one element.
+    variables = [var for var in fed if var.type == TENSOR and var.declared[0] and var.declared[1] in FLOATS]
     shape = draw.one_of(variables).declared[0] or ()
     alike = [var.name for var in variables if var.declared[0] == shape]
     names = alike if draw.choices.boolean() else [draw.choices.one_of(alike)]
@@ -503,11 +504,12 @@ def _open_names(case: Case) -> list[str]:
 
 def _opened(choices: Choices, case: Case) -> Case | None:
     """The case with the first extents of what is fed unknown, of all arrays of one shape."""
-    shapes = [array.shape for array in case.feeds.values() if isinstance(array, np.ndarray) and array.ndim and array.size]
+    floats = {name: array for name, array in case.feeds.items() if isinstance(array, np.ndarray) and array.dtype.kind == "f"}
+    shapes = [array.shape for array in floats.values() if array.ndim and array.size]
     if not shapes or not _is_forward(case.program):
         return None
     shape = choices.one_of(shapes)
-    names = [name for name, array in case.feeds.items() if np.shape(array) == shape]
+    names = [name for name, array in floats.items() if array.shape == shape]
 
     def edit(copy: Program) -> None:
         for name in names:
