@@ -140,6 +140,17 @@ class Case:
             seen.update(found)
         return found
 
+    @property
+    def arrays(self) -> dict[str, Array]:
+        """The arrays of its data and of its persistable variables."""
+        return {**self.feeds, **self.params}
+
+    def with_array(self, name: str, array: Array) -> Case:
+        """The case with another array."""
+        if name in self.feeds:
+            return replace(self, feeds={**self.feeds, name: array})
+        return replace(self, params={**self.params, name: array})
+
     def clone(self) -> Case:
         """A copy whose program can be changed."""
         return replace(self, program=self.program.clone())

@@ -636,16 +636,21 @@ def tried(
         _give_program(trial)
         try:
             finding = _first_finding(trial, checks, Reach() if reach is None else reach, set() if arcs is None else arcs, more)
-        except GraphadError as error:  # from a check that runs the program by itself
-            if case.altered and not is_lawful(case):
-                raise Unfit(str(error)) from error
+        except GraphadError:  # from a check that runs the program by itself
+            _check_lawful(case)
             raise
-        if finding is not None and case.altered and not is_lawful(case):
-            raise Unfit("the program does not run, or its types do not hold")
+        if finding is not None:
+            _check_lawful(case)
         # Verified only now: what is wrong with the graph before is rare, and no fault of the pass.
         if finding is not None and (subject.prepare or finding.kind == "verifier"):
             _verify_given(trial)
     return trial, finding
+
+
+def _check_lawful(case: Case) -> None:
+    """Raise Unfit where a case that was made by a change is none on which a pass has to be right."""
+    if case.altered and not is_lawful(case):
+        raise Unfit("the program does not run, or its types do not hold")
 
 
 def _give_program(trial: Trial) -> None:

@@ -14,10 +14,11 @@ from graphad.errors import GraphadError
 from graphad.execution.interpreter import Interpreter
 from graphad.execution.names import Frames, Layout, Step
 from graphad.ir import lower
-from graphad.program import EMPTY, Operator, Program
+from graphad.program import EMPTY, Operator
 from graphad.testing.cases import Case, completed
 from graphad.testing.equivalence import Stepwise, has_shape
-from graphad.types import STEP_SCOPES, TENSOR
+from graphad.testing.program_edits import undeclare_written
+from graphad.types import STEP_SCOPES
 
 
 class _Unlike(Exception):
@@ -73,12 +74,3 @@ def fits_extents(case: Case) -> bool:
     except GraphadError:
         return False
     return True
-
-
-def undeclare_written(program: Program) -> None:
-    """Forget the shapes and dtypes of tensors that are not given from outside, nor kept."""
-    outside = {value.name for value in lower(program).inputs}
-    for block in program.blocks:
-        for var in block.vars.values():
-            if var.type == TENSOR and not var.persistable and not (block.idx == 0 and var.name in outside):
-                var.declare(None, None)

@@ -12,125 +12,20 @@ import numpy as np
 
 from graphad.errors import GraphadError
 from graphad.execution.names import blocks_of
-from graphad.ir import lower
-from graphad.ir.verify import verify
-from graphad.ops import REGISTRY, ControlDef, LoopDef
+from graphad.ops import REGISTRY, ControlDef
 from graphad.ops.callbacks import silent
 from graphad.ops.parameters import REQUIRED
-from graphad.program import EMPTY, Block, Operator, Program
-from graphad.testing.cases import Case, always_written, completed, fitted, outside_reads, outside_writes, reads
+from graphad.program import Block, Program
+from graphad.testing.cases import Case, completed, fitted
 from graphad.testing.checks import examine
 from graphad.testing.equivalence import observe
-from graphad.testing.lawful import is_lawful, undeclare_written
+from graphad.testing.lawful import is_lawful
+from graphad.testing.program_edits import Edit, Place, edited, places, renamed, used_names
 from graphad.testing.programs import case_with_gradients
 from graphad.testing.trial import Finding, Subject
 from graphad.types import TENSOR, Array
 
-# -- edits -----------------------------------------------------------------------------------------
-# Smaller programs made from a program: operators left out, blocks inlined, numbers made simpler, extents made smaller.
-#
-# Each edit gives a new program, or None where that would be none; the one it is made from stays as it is.
-
-Place = tuple[int, int]  # a block's index, and an operator's in it
-Edit = Callable[[Program], None]
-
-
-def places(program: Program) -> list[Place]:
-    """The places of the operators, those of inner blocks after those of outer ones."""
-    return [(block.idx, i) for block in program.blocks for i in range(len(block.ops))]
-
-
-def edited(program: Program, edit: Edit, keeps_types: bool = False) -> Program | None:
-    """A copy of a program after an edit, repaired where operators or variables are gone; None if that is no valid program.
-
-    What operators write is declared again, with the types inferred from the inputs, since after an edit it may have another shape; unless
-    ``keeps_types``, for edits that change no shape: what is declared may say more than what is inferred, and the finding depend on it.
-    """
-    copy = program.clone()
-    try:
-        edit(copy)
-        _mend(copy)
-        if not keeps_types:
-            undeclare_written(copy)
-        copy = completed(copy)
-        verify(lower(copy))
-    except (GraphadError, KeyError, IndexError):
-        return None
-    return copy
-
-
-# -- mending -------------------------------------------------------------------------------------
-
-
-def _mend(program: Program) -> None:
-    while indices := _unheld(program):
-        program.drop_blocks(indices)
-    # Inner blocks come after outer ones: from the last block on, what one needs from outside is known before the blocks around are mended.
-    for block in program.blocks[:0:-1]:
-        _hand_in(block)
-    for block in program.blocks[::-1]:
-        for op in block.ops:
-            _mend_slots(op)
-    _drop_unused(program)
-
-
-def _unheld(program: Program) -> set[int]:
-    """The blocks that no operator holds, and those inside them."""
-    inner_indices = {inner.idx for block in program.blocks for op in block.ops for inner in blocks_of(op)}
-    free = {block.idx for block in program.blocks if block.idx and block.idx not in inner_indices}
-    return {block.idx for block in program.blocks if any(around.idx in free for around in block.chain())}
-
-
-def _hand_in(block: Block) -> None:
-    """Declare outside, as data, what a block declares itself and reads before anything writes it."""
-    written_names: set[str] = set()
-    for op in block.ops:
-        for name in reads(op):
-            if name in block.vars and name not in written_names and name != EMPTY:
-                _declare_outside(block, name)
-        written_names |= always_written(op)
-
-
-def _declare_outside(block: Block, name: str) -> None:
-    root, var = block.program.global_block(), block.vars[name]
-    if not root.has_var(name):
-        root.vars[name] = var.copy_to(root)
-        del block.vars[name]
-
-
-def _mend_slots(op: Operator) -> None:
-    """Set the operands and results of an operator with blocks to the reads and writes of its blocks as they are now."""
-    definition = REGISTRY.get(op.type)
-    if not isinstance(definition, ControlDef) or definition.is_grad:
-        return
-    # A loop's condition is carried; a branch reads its own as any other value.
-    blocks, condition_names = blocks_of(op), op.input(definition.condition) if isinstance(definition, LoopDef) else []
-    _fill(op.inputs, definition.operands, [name for name in outside_reads(*blocks) if name not in condition_names])
-    _fill(
-        op.outputs,
-        definition.results,
-        list(dict.fromkeys([*(n for n in outside_writes(*blocks) if n not in condition_names), *condition_names])),
-    )
-
-
-def _fill(slots: dict[str, list[str]], slot: str, names: list[str]) -> None:
-    slots.pop(slot, None)
-    if names:
-        slots[slot] = names
-
-
-def _drop_unused(program: Program) -> None:
-    """Forget variables that no operator touches, except for what persists: a pass may go by its name."""
-    used_names = _used(program)
-    for block in program.blocks:
-        block.vars = {name: var for name, var in block.vars.items() if name in used_names or var.persistable}
-
-
-def _used(program: Program) -> set[str]:
-    return {name for block in program.blocks for op in block.ops for name in (*op.input_names(), *op.output_names())}
-
-
-# -- edits ---------------------------------------------------------------------------------------
+# -- simpler programs ----------------------------------------------------------------------------
 
 
 def without(places_: Collection[Place]) -> Edit:
@@ -157,7 +52,7 @@ def inlined(place: Place, which: int) -> Edit:
         for owner in program.blocks:
             if inner in owner.chain():
                 for op in owner.ops:
-                    op.inputs, op.outputs = _renamed(op.inputs, new_names), _renamed(op.outputs, new_names)
+                    op.inputs, op.outputs = renamed(op.inputs, new_names), renamed(op.outputs, new_names)
         for op in inner.ops:
             op.block = block
             for sub in blocks_of(op):
@@ -177,10 +72,6 @@ def _free_name(block: Block, name: str) -> str:
     while block.has_var_recursive(name):
         name += "_"
     return name
-
-
-def _renamed(slots: dict[str, list[str]], names: dict[str, str]) -> dict[str, list[str]]:
-    return {slot: [names.get(name, name) for name in item] for slot, item in slots.items()}
 
 
 def simpler_attrs(program: Program) -> Iterator[Edit]:
@@ -245,8 +136,8 @@ def _without_name(place: Place, slots: str, slot: str, index: int) -> Edit:
 
 def fewer_variables(program: Program) -> Iterator[Edit]:
     """Without the persistable variables that no operator touches: all of them, or one."""
-    used_names = _used(program)
-    names = [name for name, var in program.global_block().vars.items() if var.persistable and name not in used_names]
+    used = used_names(program)
+    names = [name for name, var in program.global_block().vars.items() if var.persistable and name not in used]
     if names:
         yield from map(_without_variables, (names, *([name] for name in names)))
 
@@ -276,7 +167,7 @@ def _bypassed(place: Place, name: str) -> Edit:
     def edit(program: Program) -> None:
         (result,) = program.blocks[place[0]].ops.pop(place[1]).output_names()
         for op in (op for block in program.blocks for op in block.ops):
-            op.inputs = _renamed(op.inputs, {result: name})
+            op.inputs = renamed(op.inputs, {result: name})
 
     return edit
 
@@ -524,8 +415,8 @@ def _size(case: Case) -> str:
 def simplify_arrays(case: Case, is_bad: Callable[[Case], bool]) -> Case:
     """The case with simpler arrays, as far as that leaves it bad: 0, 1 or -1 everywhere, 1, 2, 3...; then element by element."""
     for name in (*case.feeds, *case.params):
-        for array in _simpler_arrays(_arrays(case)[name]):
-            candidate = _with_array(case, name, array)
+        for array in _simpler_arrays(case.arrays[name]):
+            candidate = case.with_array(name, array)
             if is_bad(candidate):
                 case = candidate
                 break
@@ -535,26 +426,16 @@ def simplify_arrays(case: Case, is_bad: Callable[[Case], bool]) -> Case:
 
 
 def _simplify_elements(case: Case, name: str, is_bad: Callable[[Case], bool]) -> Case:
-    array = _arrays(case)[name]
+    array = case.arrays[name]
     for place in range(array.size if array.size <= SINGLY else 0):
         for number in _simpler_numbers(array.flat[place]):
-            simpler = _arrays(case)[name].copy()
+            simpler = case.arrays[name].copy()
             simpler.flat[place] = number
-            candidate = _with_array(case, name, simpler)
+            candidate = case.with_array(name, simpler)
             if is_bad(candidate):
                 case = candidate
                 break
     return case
-
-
-def _arrays(case: Case) -> dict[str, Array]:
-    return {**case.feeds, **case.params}
-
-
-def _with_array(case: Case, name: str, array: Array) -> Case:
-    if name in case.feeds:
-        return replace(case, feeds={**case.feeds, name: array})
-    return replace(case, params={**case.params, name: array})
 
 
 def _simpler_arrays(array: Array) -> Iterator[Array]:

@@ -13,15 +13,17 @@ import pytest
 from graphad.ir import Graph, lower, schedule
 from graphad.ir.verify import verify
 from graphad.passes.cleanup import Simplify
-from graphad.program import FORWARD, Program
+from graphad.program import FORWARD, OPTIMIZE, Program
 from graphad.rewriting import Pass
-from graphad.testing import Counterexample, check_pass, neighbours
+from graphad.testing import Counterexample, check_pass
+from graphad.testing.array_changes import OTHER_ARRAYS, OtherArrays
 from graphad.testing.calls import Constants, Interest
 from graphad.testing.cases import Case, RandomChoices, random_case
 from graphad.testing.checks import after_pass
-from graphad.testing.neighbours import CHANGES, OTHER_ARRAYS, Draw, Neighbourhood, NothingToChange, neighbour
+from graphad.testing.neighbours import Neighbourhood, neighbour
+from graphad.testing.program_changes import CHANGES, Change, Draw, NothingToChange
+from graphad.testing.program_edits import edited
 from graphad.testing.programs import any_program, differentiated, small_training
-from graphad.testing.shrinking import edited
 from graphad.testing.trial import Subject
 
 COUNT = 200
@@ -38,7 +40,7 @@ def beside(case: Case, seed: int, touched: frozenset[str] = frozenset()) -> Case
 
 
 def test_neighbours_are_valid_differ_and_leave_the_case_as_it_was() -> None:
-    found = 0
+    found = differ = 0
     for seed in range(COUNT):
         case = drawn(seed)
         before = str(case.program)
@@ -51,17 +53,14 @@ def test_neighbours_are_valid_differ_and_leave_the_case_as_it_was() -> None:
         assert str(Program.parse(text)) == text
         verify(lower(other.program))
         assert {v.name for v in lower(other.program).inputs if v.persistable} <= other.params.keys()
-        assert text != before or _arrays(other) != _arrays(case) or other.requested != case.requested or _only_equal_arrays(case, other)
+        # Of arrays half may stay, a number may be where it was, and a width is changed where there may be no floats of it.
+        differ += text != before or _arrays(other) != _arrays(case) or other.targets != case.targets
     assert found > 0.9 * COUNT
+    assert differ > 0.8 * found
 
 
 def _arrays(case: Case) -> dict[str, bytes]:
-    return {name: array.tobytes() for name, array in {**case.feeds, **case.params}.items()}
-
-
-def _only_equal_arrays(case: Case, other: Case) -> bool:
-    """Whether a number was put where it was before, or a dtype nowhere: only arrays were to be changed."""
-    return str(case.program) == str(other.program)
+    return {name: array.tobytes() for name, array in case.arrays.items()}
 
 
 def test_the_same_choices_give_the_same_neighbour() -> None:
@@ -71,7 +70,7 @@ def test_the_same_choices_give_the_same_neighbour() -> None:
 
 
 @pytest.mark.parametrize("change", [change for change, _ in CHANGES], ids=lambda change: change.__name__)
-def test_each_change_leaves_some_programs_valid(change: neighbours.Change) -> None:
+def test_each_change_leaves_some_programs_valid(change: Change) -> None:
     keeps_types = dict(CHANGES)[change]
     valid = 0
     for seed in range(COUNT):
@@ -86,7 +85,7 @@ def test_each_change_leaves_some_programs_valid(change: neighbours.Change) -> No
 
 
 @pytest.mark.parametrize("change", OTHER_ARRAYS, ids=lambda change: change.__name__)
-def test_each_change_of_arrays_changes_some(change: neighbours.OtherArrays) -> None:
+def test_each_change_of_arrays_changes_some(change: OtherArrays) -> None:
     changed = Counter[bool]()
     for seed in range(COUNT):
         case = drawn(seed)
@@ -107,13 +106,19 @@ def test_gradients_are_taken_again_of_the_changed_program() -> None:
 
 
 def test_of_training_steps_only_updates_are_changed() -> None:
-    for seed in range(40):
+    changed = 0
+    for seed in range(60):
         case = small_training(RandomChoices(f"training {seed}"), Interest())
-        gradients = [str(op) for op in case.program.global_block().ops if op.type.endswith("_grad")]
         other = beside(case, seed)
-        if other is not None and str(other.program) != str(case.program).replace("float64", "float32"):
-            new = [str(op) for op in other.program.global_block().ops if op.type.endswith("_grad")]
-            assert new == gradients
+        if other is not None:
+            assert _but_for_updates(other.program) == _but_for_updates(case.program)
+            changed += len(other.program.global_block().ops) != len(case.program.global_block().ops)
+    assert changed > 5
+
+
+def _but_for_updates(program: Program) -> list[tuple[str, object, object]]:
+    """The operators without dtypes, which may all be others."""
+    return [(op.type, op.inputs, op.outputs) for op in program.global_block().ops if op.role != OPTIMIZE]
 
 
 def test_what_the_pass_changed_is_changed_more_often() -> None:
