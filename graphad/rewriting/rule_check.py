@@ -356,6 +356,9 @@ class _Trial:
                     unfit_dtypes.append(dtype)
             # Shapes that the rule applies to in no dtype say nothing about dtypes.
             misses.update(unfit_dtypes if has_applied else ())
+        for options in list(dtypes_by_kind.values())[:1]:
+            for setting in self.inputs.axis_settings(options[0]):
+                self.on(self.inputs.arrays(setting, "ordinary", self.case), "ordinary", options[0][0])
 
     def settings(self, shapes: tuple[Any, ...], options: Sequence[tuple[str, ...]]) -> list[tuple[tuple[str, ...], Setting]]:
         """For some shapes the dtypes that the rule applies to with some attributes, twice if it has any."""

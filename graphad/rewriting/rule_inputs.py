@@ -316,6 +316,7 @@ class Inputs:
         self.numbers = tuple(_literals(rule))
         self.turn = 0
         self.budget = BUDGET
+        self.pair = -1  # which pair of axes comes first for attributes that are integers; -1: none
 
     # -- types and attributes ------------------------------------------------------------------------
 
@@ -352,6 +353,18 @@ class Inputs:
             if setting is not None and setting.is_hopeless:
                 break
         return None
+
+    def axis_settings(self, dtypes: tuple[str, ...]) -> Iterator[Setting]:
+        """Settings in which attributes are axes, in all pairs, of tensors whose extents are all alike: where no type shows a wrong axis."""
+        names = {name for call in self.calls for name, (kind, _) in _unbound(call, {}) if _is_axis(kind)}
+        for rank in (3, 2) if names else ():
+            shapes, count = ((3,) * rank,) * len(self.leaves), 2 * rank
+            for self.pair in range(0, count**2, count if len(names) == 1 else 1):
+                self.turn += 1
+                setting = self._leaf_types(shapes, dtypes)
+                if setting is not None and self._bind(setting, iter(self.calls)) and self.applies(setting):
+                    yield setting
+        self.pair = -1
 
     @cached_property
     def has_choices(self) -> bool:
@@ -437,6 +450,11 @@ class Inputs:
 
     def _options(self, kind: tuple[str, object], shape: Shape, place: int) -> list[object]:
         text, default = kind
+        if self.pair >= 0 and _is_axis(text):
+            # Line (a, b) of the orthogonal array has the axes a and a + b at its first two places.
+            count = max(2 * len(shape), 1)
+            axis = (self.pair % count * place + self.pair // count) % count - len(shape)
+            return [axis] if text == "int" else [[axis], *map(list, int_lists(shape))]
         if text.startswith("list[int]"):
             options: list[Any] = [list(item) for item in int_lists(shape)]
         else:
@@ -586,6 +604,11 @@ _BROADCAST: tuple[Callable[[Shape, int], Shape], ...] = (
     lambda shape, i: (*shape[:-1], 1) if i % 2 else (1, *shape[1:]),
     lambda shape, i: shape if i else (),
 )
+
+
+def _is_axis(kind: str) -> bool:
+    """Whether attributes of a kind may be axes."""
+    return kind == "int" or kind.startswith("list[int]")
 
 
 def _unbound(call: Call, bound: Mapping[str, object]) -> Iterator[tuple[str, tuple[str, object]]]:

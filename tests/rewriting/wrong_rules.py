@@ -36,6 +36,18 @@ def _sorted_union(first: Any, second: Any) -> Any:
     return sorted({*first, *second})
 
 
+def _joined(first: Any, second: Any) -> Any:
+    return [*first, *second]
+
+
+def _negative(*lists: Any) -> bool:
+    return all(a < 0 for each in lists for a in each)
+
+
+def _goes_down(first: Any, second: Any) -> bool:
+    return len(first) == len(second) == 1 and first[0] > second[0] >= 0
+
+
 def _nonnegative(*lists: Any) -> bool:
     return all(a >= 0 for each in lists for a in each)
 
@@ -183,6 +195,23 @@ WRONG: dict[str, Function] = {  # as fast rules, which may differ by rounding, a
         ops.reduce_sum(x, dim=compute(_sorted_union, d, e)),
         compute(_nonnegative, d, e),
     ),
+    "sums of sums over the axes of both": lambda x, *, d, e: (
+        ops.reduce_sum(ops.reduce_sum(x, dim=d), dim=e),
+        ops.reduce_sum(x, dim=compute(_joined, d, e)),
+    ),
+    "sums of sums over axes from the end": lambda x, *, d, e: (
+        ops.reduce_sum(ops.reduce_sum(x, dim=d), dim=e),
+        ops.reduce_sum(x, dim=compute(_joined, d, e)),
+        compute(_negative, d, e),
+    ),
+    "a product of products over the axes of both": lambda x, *, d, e: (
+        ops.reduce_prod(ops.reduce_prod(x, dim=d), dim=e),
+        ops.reduce_prod(x, dim=compute(_joined, d, e)),
+    ),
+    "a sum under another axis": lambda x, *, d, e: (
+        ops.reduce_sum(ops.unsqueeze(x, axes=d), dim=e),
+        ops.unsqueeze(ops.reduce_sum(x, dim=e), axes=d),
+    ),
     "sum over the wrong axis": lambda x: (ops.reduce_sum(x, dim=[0]), ops.reduce_sum(x, dim=[-1])),
     "sums exchanged with products": lambda x: (
         ops.reduce_sum(ops.reduce_prod(x, dim=[0], keep_dim=True), dim=[1], keep_dim=True),
@@ -291,6 +320,11 @@ RIGHT_AS_EXACT: dict[str, Function] = {
         ops.transpose(ops.transpose(x, axis=a), axis=b),
         ops.transpose(x, axis=compute(_composed, a, b)),
         compute(_nonnegative, a, b),
+    ),
+    "maxima over one axis, then over one before it": lambda x, *, d, e: (
+        ops.reduce_max(ops.reduce_max(x, dim=d), dim=e),
+        ops.reduce_max(x, dim=compute(_joined, d, e)),
+        compute(_goes_down, d, e),
     ),
     "flip twice": lambda x, *, a: (ops.flip(ops.flip(x, axis=a), axis=a), x),
     "relu of concat": lambda x, y, *, a: (ops.relu(ops.concat([x, y], axis=a)), ops.concat([ops.relu(x), ops.relu(y)], axis=a)),
