@@ -9,7 +9,7 @@ import numpy as np
 
 from graphad.program import Program
 from graphad.testing.calls import Interest
-from graphad.testing.cases import NARROW, WIDE, Case, Choices, array_of, fitted, renumbered_case, retyped
+from graphad.testing.cases import MIXED, NARROW, NON_FINITE, SHORT, WIDE, Case, Choices, array_of, fitted, renumbered_case, retyped
 from graphad.testing.lawful import fits_extents
 from graphad.testing.program_changes import has_no_gradients
 from graphad.testing.program_edits import edited
@@ -109,6 +109,18 @@ def _one_element(choices: Choices, case: Case, interest: Interest) -> Case | Non
     return _with_array(choices, case, other)
 
 
+def _not_finite(choices: Choices, case: Case, interest: Interest) -> Case | None:
+    """Elements of an array are nan or infinite; what is computed is requested, since a sum with nan hides all else."""
+    names = [name for name, array in case.arrays.items() if isinstance(array, np.ndarray) and array.dtype.kind == "f" and array.size]
+    if interest.kinds == SHORT or not names:
+        return None
+    name, kind = choices.one_of(names), choices.one_of((MIXED, NON_FINITE))
+    array = case.arrays[name]
+    other = case.with_array(name, array_of(choices, array.shape, str(array.dtype), kind))
+    written_names = _written(case.program)
+    return replace(other, requested=(*dict.fromkeys((*case.targets, *written_names)),) if choices.boolean() else case.requested)
+
+
 def _other_dtype(choices: Choices, case: Case, interest: Interest) -> Case | None:
     """All floats are of the other width."""
     dtypes = choices.permutation((NARROW, WIDE))
@@ -119,9 +131,15 @@ def _other_request(choices: Choices, case: Case, interest: Interest) -> Case | N
     """Another value is requested as well, or the loss alone."""
     if case.loss_name and choices.chance(3):
         return replace(case, requested=(case.loss_name,))
-    block = case.program.global_block()
-    names = dict.fromkeys(name for op in block.ops for name in op.output_names() if name in block.vars and block.vars[name].type == TENSOR)
-    return replace(case, requested=tuple(dict.fromkeys((*case.targets, choices.one_of([*names]))))) if names else None
+    names = _written(case.program)
+    return replace(case, requested=tuple(dict.fromkeys((*case.targets, choices.one_of(names))))) if names else None
+
+
+def _written(program: Program) -> list[str]:
+    """The tensors that operators of the first block write."""
+    block = program.global_block()
+    names = (name for op in block.ops for name in op.output_names() if name in block.vars and block.vars[name].type == TENSOR)
+    return [*dict.fromkeys(names)]
 
 
 def _with_array(choices: Choices, case: Case, change: Callable[[Array], Array]) -> Case | None:
@@ -142,6 +160,8 @@ OTHER_ARRAYS: tuple[OtherArrays, ...] = (
     _other_rows,
     _other_rows,
     _one_element,
+    _not_finite,
+    _not_finite,
     _other_dtype,
     _other_request,
 )

@@ -248,9 +248,13 @@ def _interest(subject: Subject) -> Interest:
 
 
 def _neighbourhood(subject: Subject) -> Neighbourhood | None:
-    """What is tried beside programs that the pass changed; nothing where only programs of some kinds are fit for it."""
+    """What is tried beside programs that the pass changed.
+
+    Nothing where only programs of some kinds are fit for it, nor where differences alone judge the gradients: not those beside them.
+    """
     passes = inner_passes(as_pass(subject.what, "loss"))
-    if any(pass_.on_trial.programs and ANY not in pass_.on_trial.programs for pass_ in passes):
+    needs_kinds = any(pass_.on_trial.programs and ANY not in pass_.on_trial.programs for pass_ in passes)
+    if needs_kinds or subject.is_standard_backward:
         return None
     has_patterns = any(isinstance(rule, PatternRule) for pass_ in passes for rule in rules_of(pass_))
     return Neighbourhood(_interest(subject), BESIDE_RULES if has_patterns else BESIDE)

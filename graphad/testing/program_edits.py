@@ -27,14 +27,20 @@ def edited(program: Program, edit: Edit, keeps_types: bool = False) -> Program |
 
     What operators write is declared again, with the types inferred from the inputs, since after an edit it may have another shape; unless
     ``keeps_types``, for edits that change no shape: what is declared may say more than what is inferred, and the finding depend on it.
+    Where nothing is inferred, as for the gradients of a loop, what was declared stays.
     """
     copy = program.clone()
     try:
         edit(copy)
         _mend(copy)
+        declared = [(block.idx, var.name, var.declared) for block in copy.blocks for var in block.vars.values()]
         if not keeps_types:
             undeclare_written(copy)
         copy = completed(copy)
+        for index, name, (shape, dtype) in declared:
+            var = copy.blocks[index].vars[name]
+            if var.type == TENSOR and var.declared[1] is None:
+                var.declare(shape, dtype)
         verify(lower(copy))
     except (GraphadError, KeyError, IndexError):
         return None

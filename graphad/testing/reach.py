@@ -43,6 +43,7 @@ INTERFACES: dict[str, type[RegionOp]] = {
     **dict.fromkeys(("CallLike", "split_call"), CallLike),
 }
 USUAL = (0, 1, -1, 2)  # integers that code has for other reasons than to compare something with them; of floats only 1.0
+MOST = 2  # a pass that mentions more than one in so many operators is about none in particular
 LARGEST_CONSTANT, MOST_CONSTANTS = 64.0, 8  # of the numbers in a pass's code, those up to this size, and so many
 
 
@@ -105,7 +106,8 @@ def interest_of(passes: Iterable[Pass], rules: Iterable[Rule] = ()) -> Interest:
     """The operators, attributes, slots and numbers that the code of some passes and rules mentions, in its constants and its module's.
 
     Code also speaks of operators by a field of their definitions: ``row.narrow == "gains"`` mentions all that gain by narrow types,
-    ``definition.of_shape`` the few that have this trait. A pass that names no operator is about all of them, whichever traits it asks for.
+    ``definition.of_shape`` the few that have this trait. A pass that names no operator, or has a table of nearly all, is about all of them,
+    whichever traits it asks for.
     And whether it looks at loops and branches: at operators' graphs, or the blocks that they are written in. Code that mentions a gradient
     operator is about the operator that this is the gradient of, in programs that have been differentiated.
     """
@@ -130,11 +132,12 @@ def interest_of(passes: Iterable[Pass], rules: Iterable[Rule] = ()) -> Interest:
     types = tuple(sorted({_forward_type(word) for word in op_types}))
     attributes = {name for definition in REGISTRY.values() for name in definition.attrs}
     of_gradients = any(isinstance(REGISTRY[word], GradOpDef) for word in op_types)
+    is_of_all = MOST * len(types) > sum(not isinstance(definition, GradOpDef) for definition in REGISTRY.values())
     return Interest(
-        types,
+        () if is_of_all else types,
         tuple(sorted(word for word in words if word in attributes)),
         blocks=bool(names & OF_BLOCKS) or any(isinstance(REGISTRY[op_type], ControlDef) for op_type in types),
-        gradients=of_gradients,
+        gradients=of_gradients and not is_of_all,
         backward=of_gradients or bool(SPEAKS_OF_GRADIENTS & (words.keys() | names)),
         marks=bool(names & OF_MARKS),
         constants=Constants(tuple(numbers)[:MOST_CONSTANTS], tuple(sorted(set(words) & attribute_words()))),

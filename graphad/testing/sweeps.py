@@ -454,6 +454,7 @@ def _in_turn(choices: Choices, interest: Interest, start: int, count: int) -> It
 # Programs of many operators at once where all of them are smooth, so that one central difference judges all of their gradients.
 
 OPERATORS = 6  # of a program
+STILL = 3  # of so many operators with several inputs one has gradients with respect to some alone
 STEP, BENT = 1e-4, 3e-4  # how far numbers move, and how much slopes may differ where an operator is smooth
 BEND = 1e-2  # and by how much they differ at least where it bends
 STEEPEST = 1e2  # the slope of what goes into a sum with many others, which would not be seen beside larger ones
@@ -467,15 +468,18 @@ SLOPE_NUMBERS = ("sample", "ordinary", "positive")  # on which an operator may b
 def slope_sweep(choices: Choices, interest: Interest, start: int) -> Case:
     """Many operators where they are smooth: one difference says whether the gradients of all of them are right.
 
-    Every operator comes with all samples and attributes in turn; of half of them only the first result is read.
+    Every operator comes with all samples and attributes in turn; of half of them only the first result is read, and of some only a part
+    of what they read moves.
     """
     w = CallProgram(choices, interest)
     types, results = in_order(types_of(interest)), list[str]()
+    types = tuple(filter(_has_gradients, types)) or types
     for number in range(start * OPERATORS, (start + 1) * OPERATORS):
         turn, place = divmod(number, len(types))
         call = smooth_variant(lookup(types[place]), turn)
         if call is not None:
-            inputs = {slot: [_input(w, call.op, slot, value) for value in values] for slot, values in call.inputs.items()}
+            still = _still(choices, call)
+            inputs = {slot: [_input(w, call.op, slot, value, slot == still) for value in values] for slot, values in call.inputs.items()}
             written_names = w.append(call, inputs, overwrite=NEVER)
             side_names = {*side_results(w.block.ops[-1], call.op)}
             names = [name for name in written_names if name not in side_names]
@@ -489,7 +493,13 @@ def _of_either(choices: Choices, case: Case) -> Case:
     return retyped(case, WIDE, NARROW) if choices.boolean() else case
 
 
-def _input(w: CallProgram, op: OpDef, slot: str, value: Value) -> str:
+def _still(choices: Choices, call: Call) -> str:
+    """The slot, now and then, of which the inputs stop gradients beside others that do not; else empty."""
+    slots = [slot for slot, values in call.inputs.items() if values and has_slope(call.op, slot)]
+    return choices.one_of(slots) if len(slots) > 1 and choices.chance(STILL) else ""
+
+
+def _input(w: CallProgram, op: OpDef, slot: str, value: Value, is_still: bool) -> str:
     """A name for an input, which stops gradients if the operator has none with respect to it: what depends on it has no slope.
 
     Half of the others are products with a power of two for each element: the elements of one input move by unlike amounts then, where all
@@ -497,8 +507,8 @@ def _input(w: CallProgram, op: OpDef, slot: str, value: Value) -> str:
     """
     if not isinstance(value, np.ndarray):
         return w.new(value)
-    if not has_slope(op, slot) or not _is_wide(value) or not value.size or w.choices.boolean():
-        return w.data(value, stop_gradient=not has_slope(op, slot))
+    if is_still or not has_slope(op, slot) or not _is_wide(value) or not value.size or w.choices.boolean():
+        return w.data(value, stop_gradient=is_still or not has_slope(op, slot))
     factors = np.resize(POWERS, value.size).reshape(value.shape)
     operands = {"X": [w.data(value / factors)], "Y": [w.data(factors, stop_gradient=True)]}
     return w.apply("elementwise_mul", operands, {}) or w.data(value)
@@ -506,7 +516,13 @@ def _input(w: CallProgram, op: OpDef, slot: str, value: Value) -> str:
 
 def smooth_variant(op: OpDef, turn: int) -> Call | None:
     """One of an operator's calls that are smooth, another one each turn; None if there is none, or the operator has no gradient."""
-    return None if isinstance(op, ControlDef) or not op.grads else _variants(op).at(turn)
+    return _variants(op).at(turn) if _has_gradients(op.type) else None
+
+
+def _has_gradients(op_type: str) -> bool:
+    """Whether an operator has gradients, and no blocks."""
+    definition = lookup(op_type)
+    return not isinstance(definition, ControlDef) and bool(definition.grads)
 
 
 class _Variants:
@@ -907,7 +923,7 @@ AFTER_BACKWARDS: tuple[Sweep, ...] = (
     value_sweep,
 )
 OF_BACKWARDS: tuple[Sweep, ...] = (
-    *(gradient_sweep, block_sweep, nested_sweep, slope_sweep, slope_sweep) * 3,
+    *(gradient_sweep, block_sweep, nested_sweep, slope_sweep, slope_sweep, slope_sweep) * 3,
     *(gradient_sweep, slope_sweep, nested_sweep),
     name_sweep,
     chain_sweep,
@@ -943,17 +959,17 @@ def sweeps(interest: Interest, is_backward: bool = False, after_backward: bool =
     rest = (*rest, *(steep_sweep,) * 3) if interest.kinds == SHORT else rest
     kinds = [*((sweep, interest) for sweep in leading * (2 if are_few else 1)), *((sweep, any_interest) for sweep in rest)]
     random.Random("kinds").shuffle(kinds)
-    turns = Counter[tuple[Sweep, Interest]]()
+    turns = Counter[tuple[Sweep, tuple[str, ...]]]()
     numbers = itertools.count()
 
     def program(choices: Choices) -> Case:
-        kind = kinds[choices.in_turn(len(kinds), next(numbers) % len(kinds))]
-        sweep, emphasis = kind
+        sweep, emphasis = kinds[choices.in_turn(len(kinds), next(numbers) % len(kinds))]
         if emphasis.attrs and choices.chance(LEFT_OUT):
             emphasis = replace(emphasis, left_out=(choices.one_of(emphasis.attrs),))
-        # Where the last of its kind ended, unless the choices say an earlier start: a shrunk program repeats its own.
-        start = choices.in_turn(turns[kind] + 1, turns[kind])
-        turns[kind] += start == turns[kind]
+        # Where the last one over these operators ended, unless the choices say an earlier start: a shrunk program repeats its own.
+        place = sweep, emphasis.types
+        start = choices.in_turn(turns[place] + 1, turns[place])
+        turns[place] += start == turns[place]
         case = sweep(choices, emphasis, start)
         if sweep is block_sweep and not is_backward and emphasis.kinds != SHORT and choices.chance(HARDENED):
             # No loss, which says nothing of numbers that are not finite: what a block that does not run computes may be such.

@@ -112,7 +112,8 @@ def block_sweep(choices: Choices, interest: Interest, start: int) -> Case:
 @cache
 def _places_of(types: tuple[str, ...]) -> tuple[tuple[tuple[str, int], str], ...]:
     """The places in blocks of some types, or if there are none, all."""
-    places = tuple(place for place in PLACES if any(op_type in place[0][0] for op_type in types))
+    kinds = (*types, "never") if {"while", "conditional_block"} & {*types} else types
+    places = tuple(place for place in PLACES if any(kind in place[0][0] for kind in kinds))
     alike = tuple(place for place in PLACES if place[0][0] == "twice" and any(op_type in ALIKE for op_type in types))
     # However few places there are, no more than about an eighth of the blocks come twice.
     return places * max(1, 7 * len(alike) // max(1, len(places))) + alike or PLACES

@@ -97,7 +97,8 @@ with passes():
             like = build.symbol(target)
             whole = [lookup("cast")(lookup("reduce_sum")(build.symbol(gradient)), out_dtype=target.dtype) for gradient in gradients]
             sums = [lookup("sum_like")(each, like) for each in whole]
-            total = lookup("sum")(sums) if sums else lookup("fill_zeros_like")(like)
+            # Not finite where the loss is not: the tangent of a mean of nothing is none, its gradient has no elements.
+            total = lookup("sum")([lookup("scale")(like, scale=0.0), *sums])
             named = graph.add_value(f"{self.loss}@TANGENT", target.shape, target.dtype)
             graph.add_op("assign", {"X": [total.value]}, {"Out": [named]})
             graph.targets = {target: None, named: None}

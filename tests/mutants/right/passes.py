@@ -24,8 +24,8 @@ def _is_float(op: Op) -> bool:
 
 
 def _copies(value: Value) -> bool:
-    """Whether a value may be read through a copy: a tensor of a known type whose gradient may pass."""
-    return value.type is not None and value.kind == TENSOR and not value.stop_gradient
+    """Whether a value may be read through a copy: a tensor of a known type whose gradient passes as it is."""
+    return value.type is not None and value.kind == TENSOR and not value.stop_gradient and value.error_clip is None
 
 
 with passes():
