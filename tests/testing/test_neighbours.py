@@ -10,6 +10,7 @@ from functools import cache
 import numpy as np
 import pytest
 
+import graphad as ga
 from graphad.ir import Graph, lower, schedule
 from graphad.ir.verify import verify
 from graphad.passes.cleanup import Simplify
@@ -25,6 +26,7 @@ from graphad.testing.program_changes import CHANGES, Change, Draw, NothingToChan
 from graphad.testing.program_edits import edited
 from graphad.testing.programs import any_program, differentiated, small_training
 from graphad.testing.trial import Subject
+from graphad.types import TENSOR
 
 COUNT = 200
 INTEREST = Interest(clips=True, constants=Constants((0.25,)))
@@ -93,6 +95,21 @@ def test_each_change_of_arrays_changes_some(change: OtherArrays) -> None:
         if other is not None:
             changed[_arrays(other) != _arrays(case) or other.targets != case.targets] += 1
     assert changed[True] >= 5
+
+
+def test_what_is_declared_stays_where_nothing_is_inferred() -> None:
+    """No types are inferred for the results of ``while_grad``: a training step must not lose those of its gradients by an edit."""
+    program = ga.Program()
+    with ga.program_guard(program):
+        w = ga.layers.create_parameter([3, 3], "float32", name="w")
+        x = ga.layers.data("x", shape=[3])
+        _, y = ga.layers.while_loop(lambda i, y: i < 3, lambda i, y: [i + 1, ga.layers.tanh(ga.layers.matmul(y, w))], [0, x])
+        ga.append_backward(ga.layers.mean(y))
+    untyped = {name for name, var in program.global_block().vars.items() if var.type == TENSOR and var.declared[1] is None}
+    copy = edited(program, lambda copy: copy.global_block().ops[0].attrs.update(value=1.0))
+    assert copy is not None
+    assert "w@GRAD" in copy.global_block().vars
+    assert {name for name, var in copy.global_block().vars.items() if var.type == TENSOR and var.declared[1] is None} == untyped
 
 
 def test_gradients_are_taken_again_of_the_changed_program() -> None:

@@ -15,7 +15,7 @@ import graphad as ga
 from graphad.errors import InvalidType, InvalidValue
 from graphad.ir import SINGLE_WRITER, Builder, Graph, Op
 from graphad.ops import lookup
-from graphad.passes import ConstantFolding, MixedPrecision, OptimizeParameters
+from graphad.passes import ConstantFolding, Jvp, MixedPrecision, OptimizeParameters
 from graphad.passes.backward import GradOps, OpPath
 from graphad.program import BACKWARD
 from graphad.rewriting import Pass
@@ -392,6 +392,14 @@ def test_code_mentions_operators_by_a_trait_of_their_definitions() -> None:
     assert {"fill_any_like", "fill_zeros_like", "size"} <= {*types}
     assert "tanh" not in types
     assert interest_of([DropsWhatReadsShapes()]).types == ()
+
+
+def test_a_pass_with_a_table_of_nearly_all_operators_is_about_none_in_particular() -> None:
+    """Forward mode names operators of all kinds, gradient operators too: not every program should have been differentiated for that."""
+    interest = interest_of([Jvp()])
+    assert interest.types == ()
+    assert not interest.gradients
+    assert interest.blocks
 
 
 def test_lines_are_traced_only_within() -> None:

@@ -306,6 +306,33 @@ def test_operands_of_smooth_operators_move_by_unlike_amounts() -> None:
     assert scaled > 6
 
 
+def test_some_smooth_operators_have_gradients_with_respect_to_some_inputs_alone() -> None:
+    stopped = Counter[bool]()
+    for case in swept(slope_sweep, 20):
+        variables = case.program.global_block().vars
+        for x, y in operands(case, "elementwise_sub") + operands(case, "elementwise_div"):
+            stopped[variables[x].stop_gradient != variables[y].stop_gradient] += 1
+    assert stopped[True]
+    assert stopped[False]
+
+
+@pytest.mark.parametrize("interest", [Interest(), Interest(attrs=("axis",)), Interest(types=("pow", "scale"))], ids=repr)
+def test_sweeps_over_the_same_operators_go_on_where_the_last_one_ended(interest: Interest, monkeypatch: pytest.MonkeyPatch) -> None:
+    starts: dict[tuple[str, ...], list[int]] = {}
+
+    def noted(choices: RandomChoices, emphasis: Interest, start: int) -> Case:
+        starts.setdefault(emphasis.types, []).append(start)
+        return slope_sweep(choices, emphasis, 0)
+
+    monkeypatch.setattr("graphad.testing.sweeps.OF_BACKWARDS", (noted, noted))
+    draw = sweeps(interest, is_backward=True)
+    for i in range(20):
+        draw(RandomChoices(f"{i}"))
+    assert starts.keys() == {(), interest.types}
+    for found in starts.values():
+        assert found == [*range(len(found))]
+
+
 @pytest.mark.parametrize(("op_type", "name", "least"), [("pow", "factor", 4), ("softmax", "axis", 3), ("scale", "scale", 3)])
 def test_the_first_smooth_variants_differ_in_attributes_and_move(op_type: str, name: str, least: int) -> None:
     calls = [smooth_variant(lookup(op_type), turn) for turn in range(6)]
