@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from graphad.program import BACKWARD
 from graphad.rewriting import Pass
 from graphad.testing import Case, Choices, Counterexample, Vacuous, check_pass
 from graphad.testing.cases import RandomChoices, random_case, renumbered_case
+from graphad.testing.check import _Search
 from graphad.testing.checks import after_pass, examine
 from graphad.testing.programs import any_program
 from graphad.testing.reach import Reach, interest_of
@@ -472,6 +474,28 @@ def test_other_numbers_are_small_integers_and_any_floats() -> None:
     arrays = [renumbered_case(RandomChoices(f"other {i}"), case, ("large", "offset")).feeds for i in range(20)]
     assert max(int(feeds["n"].max()) for feeds in arrays) < 10
     assert max(float(feeds["x"].max()) for feeds in arrays) > 99
+
+
+def test_a_finding_on_other_numbers_counts_only_if_the_declared_extents_hold() -> None:
+    """Other integers may be extents that are not the declared ones: no elements have to move for ``simplify`` to be right then."""
+    text = """
+    program { block 0 {
+        var x: float32[2, 0] var at: int64[2] var y: float32[0, 3] var z: float32[0, 2, 0] var t: float32[0, 3] var u: float32[0, 0, 3]
+        reshape2(X=x, Shape=at) -> (Out=y, XShape=z) {shape=[-1, 3], allow_zero=true}
+        reshape2(X=y) -> (Out=t, XShape=u) {shape=[-1, 3]}
+    } }
+    """
+    drawn = Case(ga.Program.parse(text), feeds={"x": np.zeros((2, 0), "float32"), "at": np.array([-1, 3])})
+    other = replace(drawn, feeds={**drawn.feeds, "at": np.array([-1, 4])})
+    assert examine(Subject("simplify"), drawn) is None
+    assert examine(Subject("simplify"), other) is not None
+    search = _Search(Subject("simplify"), lambda choices: drawn, 0, corpus=[(2, [1, 2, 3])])
+    cases = [each.case for each in islice(search._cases(), 100)]
+    renumbered = [case for case in cases if not np.array_equal(case.feeds["at"], drawn.feeds["at"])]
+    assert renumbered
+    assert all(case.altered for case in renumbered)
+    with pytest.raises(Unfit):
+        examine(Subject("simplify"), replace(other, altered=True))
 
 
 def test_what_an_effect_writes_may_get_the_name_of_a_requested_value() -> None:
