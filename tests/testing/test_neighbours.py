@@ -28,7 +28,7 @@ from graphad.testing.programs import any_program, differentiated, small_training
 from graphad.testing.trial import Subject
 from graphad.types import TENSOR
 
-COUNT = 200
+COUNT = 120
 INTEREST = Interest(clips=True, constants=Constants((0.25,)))
 
 
