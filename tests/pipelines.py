@@ -23,6 +23,7 @@ from graphad.testing.training import trainable_program
 from graphad.testing.trial import BACKWARD
 
 Random = random.Random
+LONGEST = 60.0  # seconds of processor time for a pipeline: passes that make many operators of each, after each other, make thousands
 ANYWHERE: dict[str, tuple[str, ...]] = {  # a pass: the options that it may have
     "annotate-cost": ("", "batch=8"),
     "canonical-order": ("",),
@@ -116,7 +117,7 @@ def main() -> int:
         if not is_possible(trial):
             continue
         try:
-            checked = check_pass(trial.text, options.each, seed=pipelines, prepare=trial.prepare, programs=trial.programs)
+            checked = check_pass(trial.text, options.each, seconds=LONGEST, seed=pipelines, prepare=trial.prepare, programs=trial.programs)
         except Vacuous as vacuous:
             checked = vacuous.checked
         except InvalidValue:
