@@ -356,9 +356,13 @@ class _Trial:
                     unfit_dtypes.append(dtype)
             # Shapes that the rule applies to in no dtype say nothing about dtypes.
             misses.update(unfit_dtypes if has_applied else ())
-        for options in list(dtypes_by_kind.values())[:1]:
-            for setting in self.inputs.axis_settings(options[0]):
-                self.on(self.inputs.arrays(setting, "ordinary", self.case), "ordinary", options[0][0])
+        if dtypes_by_kind:
+            self.on_axes(next(iter(dtypes_by_kind.values()))[0])
+
+    def on_axes(self, dtypes: tuple[str, ...]) -> None:
+        """Try it with axes in all pairs, where extents are all alike."""
+        for setting in self.inputs.axis_settings(dtypes):
+            self.on(self.inputs.arrays(setting, "ordinary", self.case), "ordinary", dtypes[0])
 
     def settings(self, shapes: tuple[Any, ...], options: Sequence[tuple[str, ...]]) -> list[tuple[tuple[str, ...], Setting]]:
         """For some shapes the dtypes that the rule applies to with some attributes, twice if it has any."""

@@ -65,6 +65,7 @@ class Setting:
     originals: Mapping[str, Any] = field(default_factory=dict)  # what an example gave, by the name of a parameter
     kinks: tuple[float, ...] = ()
     is_hopeless: bool = False  # whether the first operator takes none of the attributes that were tried
+    pair: int | None = None  # which pair of axes comes first for attributes that are integers; None: those that come in turn
 
     @cached_property
     def shown(self) -> dict[str, str]:
@@ -316,7 +317,6 @@ class Inputs:
         self.numbers = tuple(_literals(rule))
         self.turn = 0
         self.budget = BUDGET
-        self.pair = -1  # which pair of axes comes first for attributes that are integers; -1: none
 
     # -- types and attributes ------------------------------------------------------------------------
 
@@ -347,7 +347,7 @@ class Inputs:
                 break
             self.turn += 1
             setting = self._leaf_types(shapes, dtypes)
-            if setting is not None and self._bind(setting, iter(self.calls)) and self.applies(setting):
+            if setting is not None and self._fits(setting):
                 return setting
             # No other choice of attributes would let the rule apply to these types.
             if setting is not None and setting.is_hopeless:
@@ -359,12 +359,14 @@ class Inputs:
         names = {name for call in self.calls for name, (kind, _) in _unbound(call, {}) if _is_axis(kind)}
         for rank in (3, 2) if names else ():
             shapes, count = ((3,) * rank,) * len(self.leaves), 2 * rank
-            for self.pair in range(0, count**2, count if len(names) == 1 else 1):
+            for pair in range(0, count**2, count if len(names) == 1 else 1):
                 self.turn += 1
                 setting = self._leaf_types(shapes, dtypes)
-                if setting is not None and self._bind(setting, iter(self.calls)) and self.applies(setting):
+                if setting is None:
+                    continue
+                setting.pair = pair
+                if self._fits(setting):
                     yield setting
-        self.pair = -1
 
     @cached_property
     def has_choices(self) -> bool:
@@ -403,6 +405,10 @@ class Inputs:
         line = self.turn * 101 % _PRIME**2
         return (line % _PRIME * place + line // _PRIME) % _PRIME % count if count <= _PRIME else (line + 7 * place) % count
 
+    def _fits(self, setting: Setting) -> bool:
+        """Choose the attributes of a setting; whether there are some with which the rule applies."""
+        return self._bind(setting, iter(self.calls)) and self.applies(setting)
+
     def _bind(self, setting: Setting, calls: Iterator[Call]) -> bool:
         """Choose the attributes of the operators in their order, so that each takes its inputs."""
         for place, call in enumerate(calls):
@@ -423,7 +429,7 @@ class Inputs:
         if not unbound:
             self.budget -= 1
             return _takes(setting, call)
-        choices = [self._options(kind, shape, len(setting.attrs) + i) for i, kind in enumerate(unbound.values())]
+        choices = [self._options(kind, shape, len(setting.attrs) + i, setting.pair) for i, kind in enumerate(unbound.values())]
         choices = self._of_one_length(choices, call, setting)
         # Lists have many forms that do not fit; numbers nearly always do, or none does.
         most = INFERENCES if any(kind.startswith("list") for kind, _ in unbound.values()) else 6
@@ -448,12 +454,12 @@ class Inputs:
         alike: list[list[object]] = [[item for item in options if isinstance(item, list) and len(item) == length] for options in choices]
         return [some or options for some, options in zip(alike, choices, strict=True)]
 
-    def _options(self, kind: tuple[str, object], shape: Shape, place: int) -> list[object]:
+    def _options(self, kind: tuple[str, object], shape: Shape, place: int, pair: int | None) -> list[object]:
         text, default = kind
-        if self.pair >= 0 and _is_axis(text):
-            # Line (a, b) of the orthogonal array has the axes a and a + b at its first two places.
+        if pair is not None and _is_axis(text):
+            # Line (a, b) of the orthogonal array has the axes b and a + b at its first two places.
             count = max(2 * len(shape), 1)
-            axis = (self.pair % count * place + self.pair // count) % count - len(shape)
+            axis = (pair % count * place + pair // count) % count - len(shape)
             return [axis] if text == "int" else [[axis], *map(list, int_lists(shape))]
         if text.startswith("list[int]"):
             options: list[Any] = [list(item) for item in int_lists(shape)]
@@ -508,7 +514,7 @@ class Inputs:
                 setting.values[leaf] = _type(like)
             else:
                 setting.values[leaf] = _type(np.asarray(values.get(name, like)))
-        return setting if self._bind(setting, iter(self.calls)) and self.applies(setting) else None
+        return setting if self._fits(setting) else None
 
     # -- arrays --------------------------------------------------------------------------------------
 

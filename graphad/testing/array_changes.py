@@ -117,8 +117,7 @@ def _not_finite(choices: Choices, case: Case, interest: Interest) -> Case | None
     name, kind = choices.one_of(names), choices.one_of((MIXED, NON_FINITE))
     array = case.arrays[name]
     other = case.with_array(name, array_of(choices, array.shape, str(array.dtype), kind))
-    written_names = _written(case.program)
-    return replace(other, requested=(*dict.fromkeys((*case.targets, *written_names)),) if choices.boolean() else case.requested)
+    return _requesting(other, _written(case.program)) if choices.boolean() else other
 
 
 def _other_dtype(choices: Choices, case: Case, interest: Interest) -> Case | None:
@@ -132,7 +131,12 @@ def _other_request(choices: Choices, case: Case, interest: Interest) -> Case | N
     if case.loss_name and choices.chance(3):
         return replace(case, requested=(case.loss_name,))
     names = _written(case.program)
-    return replace(case, requested=tuple(dict.fromkeys((*case.targets, choices.one_of(names))))) if names else None
+    return _requesting(case, [choices.one_of(names)]) if names else None
+
+
+def _requesting(case: Case, names: list[str]) -> Case:
+    """The case, of which further values are requested."""
+    return replace(case, requested=tuple(dict.fromkeys((*case.targets, *names))))
 
 
 def _written(program: Program) -> list[str]:

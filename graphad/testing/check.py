@@ -334,9 +334,9 @@ class _Search:
             try:
                 with verification(False), claims_checked(False), silent():
                     case = self.source(choices)
-                    case = renumbered_case(choices, case, _numbers(self.subject)) if keeps_program else case
-                    # Other integers may be extents that are not the declared ones.
-                    case = replace(case, altered=True) if keeps_program else case
+                    if keeps_program:
+                        # Other integers may be extents that are not the declared ones.
+                        case = replace(renumbered_case(choices, case, _numbers(self.subject)), altered=True)
             except Exception as error:  # a program that could not be drawn, whatever the reason, says nothing about the pass
                 self._unfit(error)
                 continue

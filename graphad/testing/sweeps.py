@@ -951,7 +951,6 @@ def sweeps(interest: Interest, is_backward: bool = False, after_backward: bool =
         A function of choices; which sweep comes next is not left to them.
     """
     any_interest = replace(interest, types=(), attrs=())
-    interest = any_interest if 2 * len(interest.types) > len(operators()) else interest
     are_few = 0 < len(interest.types) <= FEW
     leading, rest = _led(interest, are_few), SWEEPS
     if is_backward:
