@@ -25,7 +25,6 @@ from graphad.ir.provenance import Origin, chain, origin_of
 from graphad.ir.regions import has_effects, has_ordered_effects
 from graphad.ir.residuals import replace_residual, retype_inputs
 from graphad.ir.tables import OpList, ValueTable, WideSlots
-from graphad.ir.untraced import untraced
 from graphad.ir.views import Adjacency, NodeTable, PlainResults, predecessors, successors
 from graphad.ops.definition import did_you_mean
 from graphad.ops.out_kernels import INPLACE
@@ -737,7 +736,7 @@ class Graph(OldNames, PlainResults):
 
     def clone(self) -> Graph:
         """A graph of its own with the same operators and values (``copy`` is networkx's: a plain MultiDiGraph to edit)."""
-        with untraced(), paused_collector(len(self.ops)):
+        with paused_collector(len(self.ops)):
             return keep_marks(self, cloned(self, Graph(self.block)))
 
     def __deepcopy__(self, memo: object) -> Graph:

@@ -21,7 +21,6 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 from graphad.errors import PassError
 from graphad.ir import Graph
-from graphad.ir.untraced import untraced
 from graphad.settings import SETTINGS, changed_settings
 
 T = TypeVar("T")
@@ -46,8 +45,7 @@ class Analysis(ABC):
     @classmethod
     def of(cls, graph: Graph) -> Self:
         """The analysis of the graph as it is now: the one kept if the graph has not changed, else a new one."""
-        with untraced({cls.__module__}):
-            return cached(graph, cls, cls.compute)
+        return cached(graph, cls, cls.compute)
 
     @classmethod
     def recomputed(cls, graph: Graph, claimed: object) -> Analysis:

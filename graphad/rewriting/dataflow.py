@@ -33,7 +33,6 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 from graphad.errors import PassError
 from graphad.ir import Graph, Op, Value
 from graphad.ir.regions import BACK, KEPT, SUM, Edge, conditions, region_edges
-from graphad.ir.untraced import untraced
 from graphad.rewriting.analysis import cached
 
 F = TypeVar("F")
@@ -142,8 +141,7 @@ class Dataflow(ABC, Generic[F]):
 
     def solve(self, graph: Graph) -> Facts[F]:
         """The same, computed now."""
-        with untraced({type(self).__module__}):
-            return (_Backward if self.backward else _Forward)(self, graph).solved()
+        return (_Backward if self.backward else _Forward)(self, graph).solved()
 
     def extend(self, facts: Facts[F], ops: Sequence[Op]) -> None:
         """Add the facts about what new operators write, in order, to those found before they were there; of a forward analysis.

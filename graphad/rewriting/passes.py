@@ -22,7 +22,6 @@ from graphad.contexts import binding
 from graphad.errors import GraphadError, InvalidGraph, InvalidType, InvalidValue, ParseError, PassError, add_line, pointed
 from graphad.ir import Graph, check_graph, lower, paused_collector
 from graphad.ir.provenance import Origin
-from graphad.ir.untraced import untraced
 from graphad.ir.verify import CLAIM_RULES, RULES, TYPE_RULES, Rule, verify
 from graphad.ops.definition import did_you_mean
 from graphad.plugins import ensure_plugins
@@ -397,8 +396,7 @@ def run_pass(pass_: Pass, graph: Graph) -> bool:
             journal.rewrites, journal.origin = (rewrites + 1, Origin(pass_.name, ())) if has_changed else (rewrites, last)
         _update_claims(pass_, graph, has_changed, before)
         if verifying:
-            with untraced():
-                _verify_after(pass_, graph)
+            _verify_after(pass_, graph)
     # What a reproducer has to run again: passes on nested graphs run within one that is listed.
     if not pass_.combines and graph.parent is None:
         journal.history.append(pass_)

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 from graphad.contexts import binding
 from graphad.errors import InvalidType, InvalidValue, PassError
 from graphad.ir import Graph, Op, Value
-from graphad.ir.untraced import untraced
 from graphad.ops.definition import did_you_mean
 from graphad.program import located
 from graphad.showing import Table
@@ -232,11 +231,6 @@ class RuleSet(Sequence[Rule]):
         return {}
 
     @cached_property
-    def modules(self) -> frozenset[str]:
-        """The modules that have the code of the rules."""
-        return frozenset(module for rule in self.rules for module in (type(rule).__module__, getattr(rule, "module", "")))
-
-    @cached_property
     def depth(self) -> int:
         """The depth of the deepest rule."""
         return max((rule.depth for rule in self.rules), default=1)
@@ -393,11 +387,6 @@ def rewrite_greedily(graph: Graph, rules: RuleSet, follower: Hashable) -> bool:
         PassError: the rules find no end: as many rewrites as there are operators made only what was there before, or many times as
             many were made at all; the message names the rules.
     """
-    with untraced(rules.modules):
-        return _rewritten(graph, rules, follower)
-
-
-def _rewritten(graph: Graph, rules: RuleSet, follower: Hashable) -> bool:
     work = _Worklist(graph, rules, follower)
     count, size, timings = 0, operator_count(graph), clocks.get()
     last: deque[Rule] = deque(maxlen=_REMEMBERED + 2 * size)  # rules that undo each other take turns, each at all operators

@@ -25,10 +25,11 @@ from graphad.testing.calls import Interest
 from graphad.testing.cases import KINDS as NUMBERS
 from graphad.testing.cases import MIXED, NON_FINITE, SHORT, Case, Choices, RandomChoices, random_case, renumbered_case, requested_names
 from graphad.testing.checks import ALL, after_pass, tried
+from graphad.testing.mentions import interest_of
 from graphad.testing.neighbours import Drawn, Neighbourhood
 from graphad.testing.planted import TURNS, planted_with_all
 from graphad.testing.programs import KINDS, differentiated
-from graphad.testing.reach import Arc, Reach, interest_of
+from graphad.testing.reach import Arc, Reach
 from graphad.testing.report import Checked, Counterexample
 from graphad.testing.shrinking import smallest
 from graphad.testing.sweeps import drawn

@@ -1,231 +1,36 @@
-"""Coverage of a pass's own code, and the names of operators, attributes and slots that this code mentions.
+"""Which lines of a pass's own code run: while it is tried, its functions run with a probe before each statement.
 
-The own code of a pass are the methods of its class and the functions of the same file that those call, found through the names
-they use. Lines are traced with ``sys.settrace``, which costs nothing where tracing is off.
+    if not graph.ops:                at = hit(at, 1)
+        return False        ⇒        if not graph.ops:
+    work(graph)                          at = hit(at, 2)
+                                         return False
+                                     at = hit(at, 3)
+                                     work(graph)
+
+``sys.settrace`` would say the same, but all Python that runs under it takes some three times as long, the library's included. A
+function is given the code of its own source, compiled with the probes in it, as coverage tools do that write probes (SlipCover: J.
+Altmayer Pizzorno and E. Berger, ISSTA 2023); where that source is not at hand, or is another one by now, nothing is known of it.
 """
 
 from __future__ import annotations
 
-import inspect
+import ast
+import itertools
 import linecache
-import sys
-from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
-from math import inf
-from types import CodeType, FrameType, FunctionType
-from typing import Any
+from types import CodeType, FunctionType
+from typing import Any, NamedTuple, TypeVar
 
-from graphad.ir import Graph
-from graphad.ir.regions import BranchLike, CallLike, LoopLike, RegionOp, types_of
-from graphad.ir.untraced import MODULES, untraced
-from graphad.ops import REGISTRY, ControlDef, GradOpDef
-from graphad.plugins import ensure_plugins
-from graphad.rewriting import Pass, Rule
-from graphad.rewriting.passes import Applier, applying
-from graphad.testing.calls import Constants, Interest, attribute_words
+from graphad.rewriting import Pass
+from graphad.testing.mentions import own_functions
 
-KNOWN = 16  # a function that ran on so many programs in no new way, and all of whose lines have run, is traced on a few programs only:
-AGAIN = 8  # one in so many
-CALLS = 16  # and so many of its calls, where all of its lines have run
-Arc = tuple[int, int, int]  # the id of a function's code, and from one of its lines to the next; 0 before the first
-TOLD_APART = 16  # so many operators at most that have the same text in a field of their definitions
-COMMON_WORDS = {"partial", "random"}  # fields of definitions that are names of modules and functions as well
-# Names by which code speaks of operators with blocks, or of edges around them; of one kind: ``INTERFACES``.
-OF_BLOCKS = {"is_loop", "carried_count", "controls", "BACK", "BYPASS"}
-OF_MARKS = {"stop_gradient", "error_clip", "gradient_marks"}  # by which it speaks of what stops or clips gradients
-SPEAKS_OF_GRADIENTS = {"backward", "@GRAD", "grad_of"}  # words and names by which code does so without naming an operator
-INTERFACES: dict[str, type[RegionOp]] = {
-    **dict.fromkeys(("LoopLike", "is_forward_loop", "loops", "peel", "unroll", "split_loop", "run_once"), LoopLike),
-    **dict.fromkeys(("BranchLike", "add_branch"), BranchLike),
-    **dict.fromkeys(("CallLike", "split_call"), CallLike),
-}
-USUAL = (0, 1, -1, 2)  # integers that code has for other reasons than to compare something with them; of floats only 1.0
-MOST = 2  # a pass that mentions more than one in so many operators is about none in particular
-LARGEST_CONSTANT, MOST_CONSTANTS = 64.0, 8  # of the numbers in a pass's code, those up to this size, and so many
-
-
-def own_functions(kind: type) -> list[FunctionType]:
-    """The methods that a class and its bases outside graphad's framework define, and the functions of their files they use."""
-    # The framework's own lines run for every pass: only the author's say what is not reached.
-    bases = [base for base in kind.__mro__ if base not in (*Pass.__mro__, *Rule.__mro__)]
-    stack = [f for base in bases for value in vars(base).values() if (f := _function(value)) is not None and _is_in_file_of(f, base)]
-    functions: dict[FunctionType, None] = {}
-    while stack:
-        function = stack.pop()
-        if function not in functions and not function.__name__.startswith("__"):
-            functions[function] = None
-            stack += _mentioned(function)
-    return sorted(functions, key=lambda f: (f.__code__.co_filename, f.__code__.co_firstlineno))
-
-
-def _function(value: object) -> FunctionType | None:
-    # The function in a property, in a cached property or partial, in a class method or static method.
-    value = getattr(value, "fget", None) or getattr(value, "func", None) or getattr(value, "__func__", None) or value
-    value = inspect.unwrap(value) if callable(value) else value
-    return value if isinstance(value, FunctionType) else None
-
-
-def _is_in_file_of(function: FunctionType, kind: type) -> bool:
-    """Whether a method was written by hand; what dataclasses make has another file name."""
-    return not function.__code__.co_filename.startswith("<string>") and function.__module__ == kind.__module__
-
-
-def _mentioned(function: FunctionType) -> Iterator[FunctionType]:
-    """The functions, and methods of classes, of the same file that a function's code mentions."""
-    names = {name for code in _codes(function.__code__) for name in code.co_names}
-    values = [function.__globals__[name] for name in names if name in function.__globals__]
-    values += [cell.cell_contents for cell in function.__closure__ or () if _is_filled(cell)]
-    for value in values:
-        members = vars(value).values() if isinstance(value, type) else (value,)
-        for member in members:
-            inner = _function(member)
-            if inner is not None and inner.__code__.co_filename == function.__code__.co_filename:
-                yield inner
-
-
-def _is_filled(cell: Any) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018
-    except ValueError:
-        return False
-    return True
-
-
-def _codes(code: CodeType) -> Iterator[CodeType]:
-    """A code object and those of the functions, lambdas and comprehensions inside it."""
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _codes(constant)
-
-
-def interest_of(passes: Iterable[Pass], rules: Iterable[Rule] = ()) -> Interest:
-    """The operators, attributes, slots and numbers that the code of some passes and rules mentions, in its constants and its module's.
-
-    Code also speaks of operators by a field of their definitions: ``row.narrow == "gains"`` mentions all that gain by narrow types,
-    ``definition.of_shape`` the few that have this trait. A pass that names no operator, or has a table of nearly all, is about all of them,
-    whichever traits it asks for.
-    And whether it looks at loops and branches: at operators' graphs, or the blocks that they are written in. Code that mentions a gradient
-    operator is about the operator that this is the gradient of, in programs that have been differentiated.
-    """
-    ensure_plugins()
-    rules = list(rules)
-    words: dict[str, None] = dict.fromkeys(op_type for rule in rules for op_type in sorted(rule.types or ()))
-    names, fields, traits = set[str](), _types_by_field(len(REGISTRY)), _types_by_trait(len(REGISTRY))
-    numbers = dict.fromkeys(number for pass_ in passes for number in _numbers(_options(pass_)))
-    for owner in (*passes, *rules):
-        for function in own_functions(type(owner)):
-            # What a pass looks at is read off its code: names of operators and attributes, numbers it compares with.
-            for code in _codes(function.__code__):
-                mentions = [*code.co_consts, *_named_by(owner, function, code)]
-                names.update(code.co_names)
-                words.update(dict.fromkeys([*_words(mentions), *_told_apart(code, fields)]))
-                numbers.update(dict.fromkeys(_numbers(mentions)))
-    interfaces = dict.fromkeys(interface for name, interface in INTERFACES.items() if name in names)
-    words.update(dict.fromkeys(op_type for interface in interfaces for op_type in sorted(types_of(interface))))
-    op_types = [word for word in words if word in REGISTRY]
-    if op_types:
-        op_types = [*op_types, *(op_type for name in sorted(names & traits.keys()) for op_type in traits[name])]
-    types = tuple(sorted({_forward_type(word) for word in op_types}))
-    attributes = {name for definition in REGISTRY.values() for name in definition.attrs}
-    of_gradients = any(isinstance(REGISTRY[word], GradOpDef) for word in op_types)
-    is_of_all = MOST * len(types) > sum(not isinstance(definition, GradOpDef) for definition in REGISTRY.values())
-    return Interest(
-        () if is_of_all else types,
-        tuple(sorted(word for word in words if word in attributes)),
-        blocks=bool(names & OF_BLOCKS) or any(isinstance(REGISTRY[op_type], ControlDef) for op_type in types),
-        gradients=of_gradients and not is_of_all,
-        backward=of_gradients or bool(SPEAKS_OF_GRADIENTS & (words.keys() | names)),
-        marks=bool(names & OF_MARKS),
-        constants=Constants(tuple(numbers)[:MOST_CONSTANTS], tuple(sorted(set(words) & attribute_words()))),
-    )
-
-
-def _named_by(owner: object, function: FunctionType, code: CodeType) -> Iterator[object]:
-    """What names in a function's code stand for: of its module, of the functions around it, options and attributes of the pass or rule."""
-    yield from (function.__globals__.get(name) for name in code.co_names)
-    yield from (cell.cell_contents for cell in function.__closure__ or () if _is_filled(cell))
-    # What it is called says nothing of what it looks at.
-    yield from (inspect.getattr_static(owner, name, None) for name in code.co_names if name != "name")
-
-
-def _forward_type(op_type: str) -> str:
-    """The operator whose gradient this is, of whichever order; itself if it is no gradient."""
-    definition = REGISTRY[op_type]
-    # Of any order: ``tanh_grad_grad`` is about tanh.
-    while isinstance(definition, GradOpDef) and definition.forward is not None:
-        definition = definition.forward
-    return definition.type
-
-
-@lru_cache(maxsize=1)
-def _types_by_field(known: int) -> dict[str, dict[str, list[str]]]:
-    """The types of operators by the fields of their definitions that are texts, and by these texts; only where few have the same.
-
-    There are so many operators, to which others may be added.
-    """
-    types_by_field = defaultdict[str, dict[str, list[str]]](lambda: defaultdict(list))
-    for definition in REGISTRY.values():
-        for field_name, value in vars(definition).items():
-            if isinstance(value, str) and value:
-                types_by_field[field_name][value].append(definition.type)
-    few = {name: {text: types for text, types in by_text.items() if len(types) <= TOLD_APART} for name, by_text in types_by_field.items()}
-    return {name: by_text for name, by_text in few.items() if by_text}
-
-
-@lru_cache(maxsize=1)
-def _types_by_trait(known: int) -> dict[str, list[str]]:
-    """The forward operators that have a trait, a field of their definitions that is true or false, where few do.
-
-    There are so many operators, to which others may be added.
-    """
-    types_by_trait = defaultdict[str, list[str]](list)
-    for definition in REGISTRY.values():
-        for field_name, value in vars(definition).items():
-            if value is True and field_name not in COMMON_WORDS and not isinstance(definition, ControlDef | GradOpDef):
-                types_by_trait[field_name].append(definition.type)
-    return {name: types for name, types in types_by_trait.items() if len(types) <= TOLD_APART}
-
-
-def _told_apart(code: CodeType, types: dict[str, dict[str, list[str]]]) -> Iterator[str]:
-    """The operators that code tells from others by a field of their definitions."""
-    for name in code.co_names:
-        for text, op_types in types[name].items() if name in types else ():
-            if text in code.co_consts:
-                yield from op_types
-
-
-def _words(values: Iterable[object], depth: int = 3) -> Iterator[str]:
-    """The words in texts, and in collections of texts."""
-    for value in values:
-        if isinstance(value, str):
-            yield from value.split()
-        elif isinstance(value, dict) and depth:
-            yield from _words([*value.keys(), *value.values()], depth - 1)
-        elif isinstance(value, tuple | list | set | frozenset) and depth:
-            yield from _words(sorted(value, key=repr) if isinstance(value, set | frozenset) else value, depth - 1)
-
-
-def _numbers(values: Iterable[object], depth: int = 2) -> Iterator[float]:
-    """The numbers of moderate size in numbers, and in collections of them, except for those that are everywhere."""
-    for value in values:
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            # 0 and 1 are indices and counts nearly everywhere, and say nothing of the pass; 0.0 is what an element is compared with.
-            usual_numbers = USUAL if isinstance(value, int) else (1.0,)
-            yield from [float(value)] if abs(value) <= LARGEST_CONSTANT and value not in usual_numbers else []
-        elif isinstance(value, tuple | list) and depth:
-            yield from _numbers(value, depth - 1)
-
-
-def _options(pass_: Pass) -> list[object]:
-    """The values of a pass's own options."""
-    return [getattr(pass_, name, None) for name in getattr(pass_, "__dataclass_fields__", ())]
-
-
-# -- lines that ran ------------------------------------------------------------------------------
+# Names that no source can hold.
+HIT, AT = ".hit", ".at"
+FILES = 64  # whose functions were compiled with probes and are kept
+Arc = tuple[int, int]  # from one probe to the next one in the same call; 0 before the first
 
 
 @dataclass(frozen=True)
@@ -240,9 +45,17 @@ class Unreached:
         return f"{self.function}, line {self.line}: {self.text}"
 
 
+class _Probed(NamedTuple):
+    """The code of a function as its file has it, the same with probes, and the lines of these by their numbers."""
+
+    plain: CodeType
+    code: CodeType
+    lines: dict[int, int]
+
+
 @dataclass
 class Reach:
-    """The lines and arcs of some passes' own code that ran while they were traced.
+    """The arcs of some passes' own code that ran.
 
     >>> from graphad.passes import InlineNet
     >>> reach = Reach.of([InlineNet()])
@@ -250,116 +63,167 @@ class Reach:
     'InlineNet.apply'
     """
 
-    # By id: to compute the hash of a code object, Python goes through all its names and constants, at every call that is traced.
-    codes: dict[int, tuple[CodeType, str]] = field(default_factory=dict)
+    probed: dict[FunctionType, _Probed] = field(default_factory=dict)
     arcs: set[Arc] = field(default_factory=set)
-    passes: frozenset[type[Pass]] = frozenset()
-    modules: frozenset[str] = frozenset()
-    programs: int = 0
-    unrun: dict[int, set[int]] = field(default_factory=dict)  # the lines of each function that have not run
-    known: Counter[int] = field(default_factory=Counter)  # on how many programs since it last ran a new way each function ran
 
     @classmethod
     def of(cls, passes: Iterable[Pass]) -> Reach:
-        kinds = dict.fromkeys(type(pass_) for pass_ in passes)
-        functions = [function for kind in kinds for function in own_functions(kind)]
-        codes = {id(code): (code, f.__qualname__) for f in functions for code in _codes(f.__code__)}
-        unrun = {number: set(_lines(code)) for number, (code, _) in codes.items()}
-        return cls(codes, passes=frozenset(kinds), modules=frozenset(function.__module__ for function in functions), unrun=unrun)
+        functions = (function for kind in dict.fromkeys(type(pass_) for pass_ in passes) for function in own_functions(kind))
+        return cls({function: probed for function in functions if (probed := _probed(function)) is not None})
 
     @contextmanager
     def traced(self) -> Iterator[set[Arc]]:
-        """Within it, arcs are noted while passes are applied; those that are new are in the set afterwards."""
+        """Within it, arcs are noted; those that are new are in the set afterwards."""
         new = set[Arc]()
-        if sys.gettrace() is not None or not self.codes:  # a debugger, or a coverage tool, is at work
+        note = new.add
+
+        def hit(before: int, probe: int) -> int:
+            note((before, probe))
+            return probe
+
+        plain = {function: function.__code__ for function in self.probed}
+        try:
+            for function, probed in self.probed.items():
+                function.__globals__[HIT] = hit
+                function.__code__ = probed.code
             yield new
-            return
-        calls = self._calls_to_trace()
-        if calls:
-            with applying(self._tracing(new, calls)):
-                yield new
-        else:
-            yield new
-        self._note(new)
-
-    def _calls_to_trace(self) -> dict[int, float]:
-        """How many calls of each function are traced on the next program.
-
-        Of a function all of whose lines have run, a few, and none where it ran in no new way for long, but on a program now and then: what
-        has never run is known all the same.
-        """
-        self.programs += 1
-        is_due = self.programs % AGAIN == 0
-        return {code: inf if lines else CALLS for code, lines in self.unrun.items() if lines or is_due or self.known[code] < KNOWN}
-
-    def _note(self, new: set[Arc]) -> None:
-        """Add the arcs of a program to those that ran before, and leave in the set what they did not have."""
-        ran = {code for code, _, _ in new}
-        new -= self.arcs
-        self.arcs |= new
-        self.known.update(ran)
-        for code, _, line in new:
-            self.known[code] = 0
-            self.unrun[code].discard(line)
-
-    def _tracing(self, arcs: set[Arc], calls: dict[int, float]) -> Applier:
-        tracer, watched_types = self._tracer(arcs, calls), self.passes
-        setattr(tracer, MODULES, self.modules)
-
-        def apply(pass_: Pass, graph: Graph) -> bool:
-            # Only passes on trial are traced, since tracing makes Python many times slower.
-            if type(pass_) not in watched_types:
-                with untraced({type(pass_).__module__}) if not pass_.combines else nullcontext():
-                    return pass_.apply(graph)
-            # A debugger, or what measures coverage, may trace already.
-            before = sys.gettrace()
-            sys.settrace(tracer)
-            try:
-                return pass_.apply(graph)
-            finally:
-                sys.settrace(before)
-
-        return apply
-
-    def _tracer(self, arcs: set[Arc], calls: dict[int, float]) -> Any:
-        calls_left = calls.get
-
-        def trace_call(frame: FrameType, event: str, argument: object) -> Any:
-            code = id(frame.f_code)
-            remaining = calls_left(code)
-            # ``settrace``: a call for which None is returned runs untraced.
-            if not remaining:
-                return None
-            calls[code] = remaining - 1
-            return trace_lines(code)
-
-        def trace_lines(code: int) -> Any:
-            last = 0
-
-            def trace_line(frame: FrameType, event: str, argument: object) -> Any:
-                nonlocal last
-                # An arc is a line and the one before it in the same call, as branch coverage has it.
-                if event == "line":
-                    arcs.add((code, last, frame.f_lineno))
-                    last = frame.f_lineno
-                return trace_line
-
-            return trace_line
-
-        return trace_call
+        finally:
+            for function, code in plain.items():
+                function.__code__ = code
+                function.__globals__.pop(HIT, None)
+            new -= self.arcs
+            self.arcs |= new
 
     def unreached(self) -> list[Unreached]:
         """The lines that never ran, in order."""
-        lines_run = {(self.codes[code][0].co_filename, line) for code, _, line in self.arcs}
-        unreached_lines: dict[tuple[str, int], Unreached] = {}
-        for code, name in self.codes.values():
-            for line in _lines(code):
-                place = (code.co_filename, line)
-                if place not in lines_run:
-                    unreached_lines.setdefault(place, Unreached(name, line, linecache.getline(*place).strip()))
-        return [unreached_lines[place] for place in sorted(unreached_lines)]
+        hit = {probe for _, probe in self.arcs}
+        run, unrun = set[tuple[str, int]](), dict[tuple[str, int], str]()
+        for function, probed in self.probed.items():
+            for probe, line in probed.lines.items():
+                place = probed.code.co_filename, line
+                if probe in hit:
+                    run.add(place)
+                else:
+                    unrun.setdefault(place, function.__qualname__)
+        return [Unreached(unrun[place], place[1], linecache.getline(*place).strip()) for place in sorted(unrun.keys() - run)]
 
 
-def _lines(code: CodeType) -> list[int]:
-    """The numbers of the lines of a function, except for that of ``def``, which runs at import, before anything is traced."""
-    return sorted({line for _, _, line in code.co_lines() if line and line != code.co_firstlineno})
+# -- probes --------------------------------------------------------------------------------------
+
+_numbers = itertools.count(1)
+_Node = TypeVar("_Node", bound=ast.AST)
+
+
+def _probed(function: FunctionType) -> _Probed | None:
+    """A function with probes; None where its source is not known."""
+    code = function.__code__
+    probed = _probed_functions(code.co_filename, "".join(linecache.getlines(code.co_filename, function.__globals__)))
+    found = probed.get((code.co_qualname, code.co_firstlineno))
+    # What was imported may be another version of the file, or be compiled in another way.
+    return found if found is not None and found.plain == code and found.code.co_freevars == code.co_freevars else None
+
+
+@lru_cache(maxsize=FILES)
+def _probed_functions(filename: str, source: str) -> dict[tuple[str, int], _Probed]:
+    """The functions of a file by their names and first lines; empty if it is no Python."""
+    try:
+        tree = ast.parse(source)
+        plain = compile(tree, filename, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError):
+        return {}
+    writer = _Writer()
+    code = compile(ast.fix_missing_locations(writer.visit(tree)), filename, "exec", dont_inherit=True)
+    plain_functions, functions = _functions(plain), _functions(code)
+    return {key: _Probed(plain_functions[key], functions[key], writer.lines[key[1]]) for key in plain_functions if key[1] in writer.lines}
+
+
+def _functions(code: CodeType) -> dict[tuple[str, int], CodeType]:
+    """The functions in a code object, in those too, by their names and first lines."""
+    inner = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    functions = {(each.co_qualname, each.co_firstlineno): each for each in inner}
+    for each in inner:
+        functions.update(_functions(each))
+    return functions
+
+
+class _Writer(ast.NodeTransformer):
+    """Writes probes before the statements of functions, and into the parts of expressions that need not run.
+
+    Attributes:
+        lines: the lines of the probes in each function, those in it included, by the first line of the function and their numbers.
+    """
+
+    def __init__(self) -> None:
+        self.lines: dict[int, dict[int, int]] = {}
+        self._open: list[int] = []  # the first lines of the functions around
+        self._is_in_class = False
+
+    def visit(self, node: ast.AST) -> Any:
+        new_node = super().visit(node)
+        if not isinstance(node, ast.stmt) or not self._open or self._is_in_class or _is_docstring(node):
+            return new_node
+        store, load = ast.Name(AT, ast.Store()), ast.Name(AT, ast.Load())
+        return [_at(node, ast.Assign([store], self._hit(node, load))), new_node]
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        with self._scope(is_in_class=True):
+            return self.generic_visit(node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+        self.lines.setdefault(first, {})
+        self._open.append(first)
+        with self._scope(is_in_class=False):
+            self.generic_visit(node)
+        self._open.pop()
+        start = _at(node.body[0], ast.Assign([ast.Name(AT, ast.Store())], ast.Constant(0)))
+        node.body.insert(_is_docstring(node.body[0]), start)
+        return node
+
+    def visit_Lambda(self, node: ast.Lambda) -> ast.AST:
+        return self._noting(node, "body")
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
+        return self._noting(node, "body", "orelse")
+
+    def visit_ListComp(self, node: ast.ListComp) -> ast.AST:
+        return self._noting(node, "elt")
+
+    def visit_SetComp(self, node: ast.SetComp) -> ast.AST:
+        return self._noting(node, "elt")
+
+    def visit_GeneratorExp(self, node: ast.GeneratorExp) -> ast.AST:
+        return self._noting(node, "elt")
+
+    def visit_DictComp(self, node: ast.DictComp) -> ast.AST:
+        return self._noting(node, "value")
+
+    @contextmanager
+    def _scope(self, is_in_class: bool) -> Iterator[None]:
+        around, self._is_in_class = self._is_in_class, is_in_class
+        yield
+        self._is_in_class = around
+
+    def _noting(self, node: ast.AST, *fields: str) -> ast.AST:
+        """The expression, of which these parts say that they run."""
+        self.generic_visit(node)
+        for name in fields if self._open else ():
+            part = getattr(node, name)
+            both = ast.Tuple([self._hit(part, ast.Constant(0)), part], ast.Load())
+            setattr(node, name, _at(part, ast.Subscript(both, ast.Constant(1), ast.Load())))
+        return node
+
+    def _hit(self, node: Any, before: ast.expr) -> ast.expr:
+        """A call that notes that a node runs after another probe."""
+        number = next(_numbers)
+        for function in self._open:
+            self.lines[function][number] = node.lineno
+        return _at(node, ast.Call(ast.Name(HIT, ast.Load()), [before, ast.Constant(number)], []))
+
+
+def _at(place: ast.AST, node: _Node) -> _Node:
+    return ast.copy_location(node, place)
+
+
+def _is_docstring(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)

@@ -12,7 +12,6 @@ import numpy as np
 from graphad.errors import GraphadError, InvalidValue
 from graphad.ir import Graph, Op, Value
 from graphad.ir.regions import Edge, is_loop
-from graphad.ir.untraced import untraced
 from graphad.ops import GRAD, GradOpDef, OpDef
 from graphad.ops.definition import did_you_mean
 from graphad.ops.symbol import TypedSymbol
@@ -310,8 +309,7 @@ def estimated(graph: Graph, batch: Sizes = 1) -> Cost:
     Raises:
         ValueError: a number is below 1; no extent has a name.
     """
-    with untraced():
-        return _Estimate(graph, extents(graph, batch)).cost()
+    return _Estimate(graph, extents(graph, batch)).cost()
 
 
 class _Estimate:

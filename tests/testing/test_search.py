@@ -24,8 +24,9 @@ from graphad.testing import Case, Choices, Counterexample, Vacuous, check_pass
 from graphad.testing.cases import RandomChoices, random_case, renumbered_case
 from graphad.testing.check import _Search
 from graphad.testing.checks import after_pass, examine
+from graphad.testing.mentions import interest_of
 from graphad.testing.programs import any_program
-from graphad.testing.reach import Reach, interest_of
+from graphad.testing.reach import Reach
 from graphad.testing.training import trainable_program
 from graphad.testing.trial import BACKWARD as STANDARD
 from graphad.testing.trial import Subject, Trial, Unfit, standard_preparation
