@@ -35,6 +35,21 @@ MOST = 2  # a pass that mentions more than one in so many operators is about non
 LARGEST_CONSTANT, MOST_CONSTANTS = 64.0, 8  # of the numbers in a pass's code, those up to this size, and so many
 
 
+# The code of functions as it was written, by the id of what stands in for it while ``check_pass`` looks on; both, so that ids stay theirs.
+_as_written: dict[int, tuple[CodeType, CodeType]] = {}
+
+
+def stand_in(code: CodeType, written: CodeType) -> None:
+    """Let a code stand in for another one, at times: ``code_of`` a function that has it is the other one."""
+    _as_written[id(code)] = code, written
+
+
+def code_of(function: FunctionType) -> CodeType:
+    """The code of a function as it was written, although another thread may be trying a pass with it."""
+    code = function.__code__
+    return _as_written.get(id(code), (code, code))[1]
+
+
 def own_functions(kind: type) -> list[FunctionType]:
     """The methods that a class and its bases outside graphad's framework define, and the functions of their files they use."""
     # The framework's own lines run for every pass: only the author's say what is not reached.
@@ -63,7 +78,7 @@ def _is_in_file_of(function: FunctionType, kind: type) -> bool:
 
 def _mentioned(function: FunctionType) -> Iterator[FunctionType]:
     """The functions, and methods of classes, of the same file that a function's code mentions."""
-    names = {name for code in _codes(function.__code__) for name in code.co_names}
+    names = {name for code in _codes(code_of(function)) for name in code.co_names}
     values = [function.__globals__[name] for name in names if name in function.__globals__]
     values += [cell.cell_contents for cell in function.__closure__ or () if _is_filled(cell)]
     for value in values:
@@ -107,7 +122,7 @@ def interest_of(passes: Iterable[Pass], rules: Iterable[Rule] = ()) -> Interest:
     for owner in (*passes, *rules):
         for function in own_functions(type(owner)):
             # What a pass looks at is read off its code: names of operators and attributes, numbers it compares with.
-            for code in _codes(function.__code__):
+            for code in _codes(code_of(function)):
                 mentions = [*code.co_consts, *_named_by(owner, function, code)]
                 names.update(code.co_names)
                 words.update(dict.fromkeys([*_words(mentions), *_told_apart(code, fields)]))

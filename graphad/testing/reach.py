@@ -21,11 +21,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
+from threading import RLock, get_ident
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple, TypeVar
 
 from graphad.rewriting import Pass
-from graphad.testing.mentions import own_functions
+from graphad.testing.mentions import code_of, own_functions, stand_in
 
 # Names that no source can hold.
 HIT, AT = ".hit", ".at"
@@ -74,25 +75,26 @@ class Reach:
     @contextmanager
     def traced(self) -> Iterator[set[Arc]]:
         """Within it, arcs are noted; those that are new are in the set afterwards."""
-        new = set[Arc]()
+        new, thread = set[Arc](), get_ident()
         note = new.add
 
         def hit(before: int, probe: int) -> int:
-            note((before, probe))
+            if get_ident() == thread:
+                note((before, probe))
             return probe
 
-        plain = {function: function.__code__ for function in self.probed}
-        try:
-            for function, probed in self.probed.items():
-                function.__globals__[HIT] = hit
-                function.__code__ = probed.code
-            yield new
-        finally:
-            for function, code in plain.items():
-                function.__code__ = code
-                function.__globals__.pop(HIT, None)
-            new -= self.arcs
-            self.arcs |= new
+        with _one_at_a_time:
+            try:
+                for function, probed in self.probed.items():
+                    # It stays there: another thread may be in the middle of such a function afterwards.
+                    function.__globals__[HIT] = hit
+                    function.__code__ = probed.code
+                yield new
+            finally:
+                for function, probed in self.probed.items():
+                    function.__code__ = probed.plain
+                new -= self.arcs
+                self.arcs |= new
 
     def unreached(self) -> list[Unreached]:
         """The lines that never ran, in order."""
@@ -111,16 +113,20 @@ class Reach:
 # -- probes --------------------------------------------------------------------------------------
 
 _numbers = itertools.count(1)
+_one_at_a_time = RLock()  # a function has one code, in all threads
 _Node = TypeVar("_Node", bound=ast.AST)
 
 
 def _probed(function: FunctionType) -> _Probed | None:
     """A function with probes; None where its source is not known."""
-    code = function.__code__
+    code = code_of(function)
     probed = _probed_functions(code.co_filename, "".join(linecache.getlines(code.co_filename, function.__globals__)))
     found = probed.get((code.co_qualname, code.co_firstlineno))
     # What was imported may be another version of the file, or be compiled in another way.
-    return found if found is not None and found.plain == code and found.code.co_freevars == code.co_freevars else None
+    if found is None or found.plain != code or found.code.co_freevars != code.co_freevars:
+        return None
+    stand_in(found.code, code)
+    return found._replace(plain=code)
 
 
 @lru_cache(maxsize=FILES)

@@ -30,6 +30,7 @@ from graphad.ir import Graph
 from graphad.ops.registry import REGISTRY
 from graphad.rewriting import Fixpoint, Nested, Pass, Pipeline
 from graphad.testing.cases import Case
+from graphad.testing.mentions import code_of
 from graphad.testing.trial import Subject, as_pass, inner_passes
 from graphad.testing.values import array_text
 from graphad.types import Array
@@ -201,7 +202,7 @@ def functions_of(value: object) -> Iterator[FunctionType]:
 
 def codes_of(value: object) -> Iterator[CodeType]:
     """The code objects of a class or a function."""
-    return (function.__code__ for function in functions_of(value))
+    return (code_of(function) for function in functions_of(value))
 
 
 def cells_of(value: object) -> dict[str, object]:

@@ -2,11 +2,15 @@
 
 ``--all`` measures every row of ``tests.every_pass``, that is every pass of the library, alone and after the standard backward;
 ``--rules`` how long rules are tried when they are defined.
+
+On a core that another thread of the machine shares, the same work takes up to twice the processor time. So a loop is timed before and
+after each row, and the last line says what the mean would be had the core been as fast all the time as it was for the fastest loop.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import time
 from collections.abc import Iterable
 from statistics import mean, median
@@ -28,13 +32,33 @@ def speed(pipeline: str, prepare: str, examples: int, seeds: int) -> tuple[float
     return tried / sum(each.seconds for each in checked), sum(each.changed for each in checked) / tried
 
 
+def pace() -> float:
+    """Seconds that a loop of plain Python takes now: how fast the core is at the moment. The median of some, of a few ms each."""
+    times = list[float]()
+    for _ in range(9):
+        start, total = time.perf_counter(), 0
+        for i in range(40_000):
+            total += i % 7
+        times.append(time.perf_counter() - start)
+    return median(times)
+
+
 def main(rows: Iterable[tuple[str, str]] | None = None, examples: int = 200, seeds: int = 3) -> None:
     """Print a line of a table for each row, a pipeline and what prepares it, as soon as it is measured; None: those of ``PASSES``."""
     rows = trials(PASSES) if rows is None else rows
     print("| pass | after | programs a second | changed |\n| --- | --- | ---: | ---: |", flush=True)
+    rates, paces = list[float](), [pace()]
     for pipeline, prepare in rows:
         rate, changed = speed(pipeline, prepare, examples, seeds)
+        rates.append(rate)
+        paces.append(pace())
         print(f"| `{pipeline}` | {'the backward' if prepare else ''} | {rate:.0f} | {changed:.0%} |", flush=True)
+    best = min(paces)
+    unshared = [rate * mean(around) / best for rate, around in zip(rates, itertools.pairwise(paces), strict=True)]
+    print(
+        f"\nmean {mean(rates):.0f}, median {median(rates):.0f}; on the core at its fastest {mean(unshared):.0f} and {median(unshared):.0f}"
+    )
+    print(f"the loop took {best * 1e3:.1f} ms to {max(paces) * 1e3:.1f} ms")
 
 
 def rule_trials(every: int = 5) -> None:
