@@ -24,7 +24,6 @@ from graphad.ops.row_loops import SAFE
 from graphad.ops.scratch import aligned, scratch
 from graphad.types import Array
 
-PIECE = 8192  # elements of longer rows that are added up at a time
 TILE = 1 << 19  # bytes of a tile
 LEAST = 1 << 12  # elements from which on tiles pay, where the alternative is compiled
 ONE_TILE = 1 << 15  # elements up to which a softmax is one tile, and to set numpy's buffer takes longer than it saves
@@ -85,11 +84,10 @@ def _tiles(count: int, nbytes: int) -> Iterator[slice]:
 
 def _summed(x: Array, y: Array) -> Array:
     """The inner product of each row of x with that of y, or with y: the same for a row, whatever rows are beside it."""
-    count = x.shape[-1] // PIECE
-    if count > 1:
-        # BLAS adds up with as few sums as the processor has registers: the longer they are, the more they round.
-        pieces = (each[..., : count * PIECE].reshape(*each.shape[:-1], count, PIECE) for each in (x, y))
-        ends = (each[..., count * PIECE :] for each in (x, y))
+    if x.shape[-1] > DIGITS:
+        count = x.shape[-1] // DIGITS
+        pieces = (each[..., : count * DIGITS].reshape(*each.shape[:-1], count, DIGITS) for each in (x, y))
+        ends = (each[..., count * DIGITS :] for each in (x, y))
         return as_array(np.vecdot(*pieces).sum(-1) + np.vecdot(*ends))
     return as_array(np.vecdot(x, y) if x.shape[-1] >= DOT else np.einsum("...n,...n->...", x, y))
 

@@ -726,7 +726,7 @@ def _applied(trial: Trial, checks: Collection[str], reach: Reach, arcs: set[Arc]
     state = graph.journal.edits, graph.journal.typings, frozenset(graph.properties)
     graph.journal.fired = trial.fired
     try:
-        with reach.traced() as new:
+        with reach.probing() as new:
             trial.changed = run_requesting_gradients(trial.passes, graph, case, watched="changed" in checks)
         arcs |= new
     except (Refused, NoGradient) as error:

@@ -73,7 +73,7 @@ class Reach:
         return cls({function: probed for function in functions if (probed := _probed(function)) is not None})
 
     @contextmanager
-    def traced(self) -> Iterator[set[Arc]]:
+    def probing(self) -> Iterator[set[Arc]]:
         """Within it, arcs are noted; those that are new are in the set afterwards."""
         new, thread = set[Arc](), get_ident()
         note = new.add

@@ -147,12 +147,12 @@ def test_probes_see_the_lines_that_a_tracer_sees(what: Pass | str) -> None:
     with watching(codes) as traced:
         try_on(what, 6, reach)
     hit = {probe for _, probe in reach.arcs}
-    probes = {(p.code.co_filename, line): number in hit for p in reach.probed.values() for number, line in p.lines.items() if number in hit}
-    assert probes
-    assert probes.keys() <= traced
+    probed = {(p.code.co_filename, line) for p in reach.probed.values() for number, line in p.lines.items() if number in hit}
+    assert probed
+    assert probed <= traced
     # A tracer sees lines within statements as well; of those that have a probe none runs unseen.
     with_probe = {(p.code.co_filename, line) for p in reach.probed.values() for line in p.lines.values()}
-    assert traced & with_probe == probes.keys()
+    assert traced & with_probe == probed
 
 
 def test_lines_that_never_ran_are_named() -> None:
@@ -178,7 +178,7 @@ def test_rules_and_analyses_of_the_passs_own_module_are_watched() -> None:
 def test_functions_have_their_own_code_again_afterwards() -> None:
     reach, before = Reach.of([HasItAll()]), HasItAll.apply.__code__
     graph = lower(any_program(RandomChoices("reach")).program, [])
-    with suppress(RuntimeError), reach.traced():
+    with suppress(RuntimeError), reach.probing():
         assert HasItAll.apply.__code__ is not before
         assert HasItAll.apply.__doc__ == "Code that is written, not run, keeps what it says of itself."
         HasItAll().apply(graph)

@@ -408,7 +408,7 @@ def test_a_pass_with_a_table_of_nearly_all_operators_is_about_none_in_particular
 def test_lines_are_traced_only_within() -> None:
     reach = Reach.of([SquareByPower()])
     before = sys.gettrace()
-    with reach.traced() as arcs:
+    with reach.probing() as arcs:
         after_pass(Subject(SquareByPower()), Case(ga.Program.parse(TANH), "", {"x": np.zeros(3)}))
     assert sys.gettrace() is before
     assert bool(arcs) is (before is None)
