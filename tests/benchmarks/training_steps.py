@@ -116,7 +116,7 @@ def lstm(steps: int = 50, batch: int = 32, width: int = 16, hidden: int = 64) ->
     return built("LSTM, 50 steps by while_loop", 1.1, build, {"x": normal(steps, batch, width)}, lambda p: by_hand.LSTM(p, steps, batch))
 
 
-def lenet() -> Workload:
+def lenet(batch: int = 64) -> Workload:
     def conv(x: Any, count: int, i: int, padding: int) -> Any:
         y = L.conv2d(x, count, 5, padding=padding, act="relu", param_attr=f"k{i}", bias_attr=f"c{i}")
         return L.pool2d(y, 2, "max", 2)
@@ -126,8 +126,8 @@ def lenet() -> Workload:
         p = conv(conv(x, 6, 1, 2), 16, 2, 0)
         return classified(layer(layer(layer(p, 120, 1, "relu"), 84, 2, "relu"), 10, 3), y)
 
-    feeds = {"x": normal(64, 1, 28, 28), "y": labels(64)}
-    return built("LeNet 28x28, batch 64", 0.9, build, feeds, by_hand.LeNet)
+    feeds = {"x": normal(batch, 1, 28, 28), "y": labels(batch)}
+    return built(f"LeNet 28x28, batch {batch}", 0.9, build, feeds, by_hand.LeNet)
 
 
 def chain() -> Workload:
@@ -162,8 +162,8 @@ def transformer(batch: int = 8, length: int = 128, width: int = 256, heads: int 
         ga.optimizer.Adam(float(RATE), epsilon=float(EPSILON)).minimize(loss)
         return loss
 
-    # Of this seed no one of a million relus is so near to its kink that numpy and XLA, which round differently, have different slopes; of
-    # 5 of 17 seeds tried one is.
+    # Of this seed no one of a million relus is so near to its kink that both sides, which round differently, have different slopes: on
+    # the processors tried, where one is of 5 of 17 seeds.
     feeds = {"x": normal(batch, length, width, seed=100), "y": normal(batch, length, width, seed=1)}
     return built("transformer block, Adam", 1.1, build, feeds, lambda p: by_hand.Transformer(p, heads))
 

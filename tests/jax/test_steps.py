@@ -8,10 +8,10 @@ import pytest
 
 pytest.importorskip("jax", reason="jax, on which programs run as XLA programs, is not installed: pip install 'graphad[jax]'")
 
-from tests.benchmarks import jax_steps, training_steps
+from tests.benchmarks import jax_steps
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("make", [training_steps.lenet, training_steps.lstm, training_steps.transformer])
+@pytest.mark.parametrize("make", jax_steps.SMALL)
 def test_programs_and_direct_jax_train_alike(make: Any) -> None:
-    jax_steps.check(*jax_steps.sides(make))
+    jax_steps.check(make)

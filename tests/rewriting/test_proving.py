@@ -12,7 +12,7 @@ import pytest
 
 import graphad as ga
 from graphad import ops
-from graphad.errors import InvalidType
+from graphad.errors import InvalidType, InvalidValue
 from graphad.passes.cleanup.rules import claims
 from graphad.rewriting import PatternRule, compute, constant, is_float, moving, prove, rewrite
 from graphad.rewriting.proofs import recorded
@@ -42,6 +42,8 @@ QUICK = {
 }
 
 RIGHT_IF_APPLIED = "relu of a list without the axis"
+RIGHT_IN_VALUES = "sign times size, at zero"
+NEVER_RIGHT = [name for name in (*WRONG, *WRONG_AS_EXACT) if name not in (RIGHT_IF_APPLIED, RIGHT_IN_VALUES)]
 
 
 def untested(function: Any) -> PatternRule:
@@ -69,12 +71,20 @@ def test_a_wrong_rule_is_refuted_with_an_input(name: str) -> None:
     assert "\n  after:  " in proof.counterexample
 
 
-@pytest.mark.parametrize("name", one_in(9, [name for name in (*WRONG, *WRONG_AS_EXACT) if name != RIGHT_IF_APPLIED]))
+@pytest.mark.parametrize("name", one_in(9, NEVER_RIGHT))
 def test_no_wrong_rule_is_proved(name: str) -> None:
     """A wrong rule may be right for some dtypes; it is never proved for all that it applies to."""
     rule = untested({**WRONG, **WRONG_AS_EXACT}[name])
     proof = prove(rule, timeout=0.5)
     assert proof.status != "proved" or proof.open, proof
+
+
+def test_a_rule_with_a_wrong_gradient_is_proved_and_refused() -> None:
+    """At zero, where both sides are zero, the gradients are 0 and 1: proofs are about values, the gradients are tested."""
+    function = WRONG_AS_EXACT[RIGHT_IN_VALUES]
+    assert "float32" in prove(untested(function), timeout=60).dtypes
+    with pytest.raises(InvalidValue, match="\n  the gradient of x, "):
+        rewrite(fast=False)(function)
 
 
 @pytest.mark.parametrize(("inputs", "is_applied"), [("x, y", False), ("a", True)])
