@@ -54,7 +54,7 @@ def _fits(op: Operator, definition: OpDef) -> bool:
     """Whether slots and attributes are just those of the definition; if not, ``_misfit`` says what is wrong, if anything."""
     if not (_has_slots(op.inputs, definition.inputs) and _has_slots(op.outputs, definition.outputs)):
         return False
-    return all([op.inputs.get(slot) for slot in definition.single]) and op.attrs.keys() <= definition.attrs.keys()
+    return op.attrs.keys() <= definition.attrs.keys() and all(map(op.inputs.get, definition.single))
 
 
 def _has_slots(names_by_slot: Mapping[str, list[str]], slots: Mapping[str, Slot]) -> bool:

@@ -368,7 +368,8 @@ def run_pass(pass_: Pass, graph: Graph) -> bool:
         Exception: whatever the pass raises. The message of each names the folder where the graph before, the pipeline so far and a
             command that reproduces it were written.
     """
-    check_graph(f"pass {pass_} runs on", graph)
+    if not isinstance(graph, Graph):
+        check_graph(f"pass {pass_} runs on", graph)
     journal = graph.journal
     if journal.is_exhausted:
         return False
@@ -539,10 +540,16 @@ class Timings:
 
 
 class _Library(MutableMapping[str, "type[Pass]"]):
-    """Passes by name. graphad's own and those of plugins are loaded when a name is not known, and when all names are listed."""
+    """Passes by name. graphad's own and those of plugins are loaded when a name is not known, and when all names are listed.
+
+    Attributes:
+        defined: those that are there already.
+        changes: how often a name has got another pass: what a text of passes means is the same while that is.
+    """
 
     def __init__(self) -> None:
         self.defined: dict[str, type[Pass]] = {}
+        self.changes = 0
 
     def __getitem__(self, name: str) -> type[Pass]:
         if name not in self.defined:
@@ -551,9 +558,11 @@ class _Library(MutableMapping[str, "type[Pass]"]):
 
     def __setitem__(self, name: str, kind: type[Pass]) -> None:
         self.defined[name] = kind
+        self.changes += 1
 
     def __delitem__(self, name: str) -> None:
         del self.defined[name]
+        self.changes += 1
 
     def __iter__(self) -> Iterator[str]:
         ensure_plugins()

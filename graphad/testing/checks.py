@@ -686,18 +686,18 @@ def _first_finding(
     is_unchanged = not trial.changed and (trial.after is trial.before or str(trial.after) == str(trial.before))
     # Gradients that the passes made are on trial also then; those that were prepared are what they were, as any other result.
     of_results = OF_RESULTS if trial.made and (trial.prepared is None or trial.is_thorough) else (*OF_RESULTS, "gradients")
-    for kind, check in CHECKS.items():
-        skips = kind not in checks or (is_unchanged and kind in of_results)
-        if not skips and (finding := _checked(check, trial)) is not None:
-            return finding
+    with np.errstate(all="ignore"):  # gradients may be infinite, and what is made of them to compare them nan
+        for kind, check in CHECKS.items():
+            skips = kind not in checks or (is_unchanged and kind in of_results)
+            if not skips and (finding := _checked(check, trial)) is not None:
+                return finding
     return None
 
 
 def _checked(check: Check, trial: Trial) -> Finding | None:
     """The finding of a check; if the program has no text, because of an attribute that cannot be written, the finding that says so."""
     try:
-        with np.errstate(all="ignore"):  # gradients may be infinite, and what is made of them to compare them nan
-            return check(trial)
+        return check(trial)
     except ParseError:
         return _readable(trial)
 

@@ -321,8 +321,9 @@ def observed_difference(
     ``difference``."""
     for prefix, old, new in (("", before.values, after.values), ("persistable ", before.scope, after.scope)):
         for name, value in old.items():
-            gap = f"{_shown(value)} {labels[0]}, no value {labels[1]}"
-            text = difference(value, new[name], tolerance, labels, least) if name in new else gap
+            if name not in new:
+                return f"{prefix}{name}: {_shown(value)} {labels[0]}, no value {labels[1]}"
+            text = difference(value, new[name], tolerance, labels, least)
             if text:
                 return f"{prefix}{name}: {text}"
     return _printed_difference(before.printed, after.printed, tolerance, labels, least)

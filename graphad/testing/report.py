@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from html import escape
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -319,20 +320,20 @@ def _special(array: Array) -> Iterator[str]:
     if array.dtype.kind != "f" or not array.size:
         yield from ["empty"] if not array.size else []
         return
-    flat = array.ravel().tolist()
+    numbers = array.ravel().tolist()
     # Equal elements are where maxima, sorts and choices have several answers.
-    if len(set(flat)) < len(flat):
+    if len(set(numbers)) < len(numbers):
         yield "ties"
-    for kind, test in _KINDS.items():
-        if any(map(test, flat)):
-            yield kind
+    yield from filter(None, map(_special_kind, numbers))
 
 
-_KINDS = {
-    "zero": lambda x: x == 0 and str(x)[0] != "-",
-    "-zero": lambda x: x == 0 and str(x)[0] == "-",
-    "nan": lambda x: x != x,
-    "infinity": lambda x: abs(x) == float("inf"),
-    "over 100": lambda x: 100 < abs(x) < float("inf"),
-    "under 1e-6": lambda x: 0 < abs(x) < 1e-6,
-}
+def _special_kind(number: float) -> str:
+    """What is special about a number; empty if nothing is."""
+    size = abs(number)
+    if 1e-6 <= size <= 100:
+        return ""
+    if number == 0:
+        return "-zero" if str(number)[0] == "-" else "zero"
+    if number != number:
+        return "nan"
+    return "under 1e-6" if size < 1 else "infinity" if size == inf else "over 100"

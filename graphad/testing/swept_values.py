@@ -96,20 +96,35 @@ def steep_sweep(choices: Choices, interest: Interest, start: int) -> Case:
     y = w.data(np.eye(EXTENT, dtype="float32"))
     product = w.apply(choices.one_of(("mul", "matmul_v2")), {"X": [x], "Y": [y]}, {})
     types = in_order(types_of(interest))
-    types = (_steep(types), types)[start % 2]
-    for number in range(start * VALUED, (start + 1) * VALUED):
+    turns = (_steep(types), _again(types))[start % 2]
+    for op_type in turns.piece(start * VALUED, VALUED):
         if product:
-            append_over(w, types[number % len(types)], product, NEVER)
+            append_over(w, op_type, product, NEVER)
     return Case(w.program, "", w.feeds, w.params)
 
 
 @cache
-def _steep(types: tuple[str, ...]) -> tuple[str, ...]:
-    """The operators that make numbers of these which float16 does not hold; all if there are none."""
-    return tuple(op_type for op_type in types if any(map(_is_steep, known_calls(lookup(op_type))))) or types
+def _again(types: tuple[str, ...]) -> Gradually[str]:
+    """Operators, again and again."""
+    return Gradually(lambda: itertools.cycle(types))
 
 
-def _is_steep(call: Call) -> bool:
+@cache
+def _steep(types: tuple[str, ...]) -> Gradually[str]:
+    """The operators that make numbers of these which float16 does not hold, again and again; all if there are none."""
+    return Gradually(lambda: _cycled(filter(_is_steep, types), types))
+
+
+def _cycled(few: Iterator[str], types: tuple[str, ...]) -> Iterator[str]:
+    first = next(few, None)
+    return itertools.cycle(types if first is None else itertools.chain((first,), few))
+
+
+def _is_steep(op_type: str) -> bool:
+    return any(map(_gives_steep, known_calls(lookup(op_type))))
+
+
+def _gives_steep(call: Call) -> bool:
     arrays = renumbered(RandomChoices(call.op.type), converted(call, "float32"), STEEP).results
     return any(array.dtype.kind == "f" and bool((np.isfinite(array) & (np.abs(array) > FLOAT16)).any()) for array in arrays)
 

@@ -209,12 +209,12 @@ def _prepare(passes: Pass, graph: Graph) -> None:
 
 def as_pass(what: Pass | str, loss: str) -> Pass:
     """A pass, or what a text says, with the loss's name put in."""
-    return what if isinstance(what, Pass) else _parsed(what.replace(LOSS, loss), tuple(PASSES.defined.values()))
+    return what if isinstance(what, Pass) else _parsed(what.replace(LOSS, loss), PASSES.changes)
 
 
 @lru_cache
-def _parsed(text: str, known: tuple[type[Pass], ...]) -> Pass:
-    """The passes of a text; ``known`` are those there are, since a pass that is defined again is another one."""
+def _parsed(text: str, changes: int) -> Pass:
+    """The passes of a text; ``changes`` are those of the names' meanings, since a pass that is defined again is another one."""
     pipeline = Pipeline.parse(text)
     return pipeline.passes[0] if len(pipeline.passes) == 1 else pipeline
 

@@ -16,5 +16,5 @@ if __name__ == "__main__":
     preparing.main()
     threads.main()
     kernels.main()
-    checking.main(trials(checking.PASSES), 200, 3)
+    checking.main(trials(checking.PASSES))
     drawing.main()
