@@ -368,8 +368,7 @@ def run_pass(pass_: Pass, graph: Graph) -> bool:
         Exception: whatever the pass raises. The message of each names the folder where the graph before, the pipeline so far and a
             command that reproduces it were written.
     """
-    if not isinstance(graph, Graph):
-        check_graph(f"pass {pass_} runs on", graph)
+    check_graph(f"pass {pass_} runs on", graph)
     journal = graph.journal
     if journal.is_exhausted:
         return False
@@ -544,7 +543,7 @@ class _Library(MutableMapping[str, "type[Pass]"]):
 
     Attributes:
         defined: those that are there already.
-        changes: how often a name has got another pass: what a text of passes means is the same while that is.
+        changes: how often a name has got another pass; while this stays the same, a text means the same passes.
     """
 
     def __init__(self) -> None:

@@ -336,4 +336,6 @@ def _special_kind(number: float) -> str:
         return "-zero" if str(number)[0] == "-" else "zero"
     if number != number:
         return "nan"
-    return "under 1e-6" if size < 1 else "infinity" if size == inf else "over 100"
+    if size == inf:
+        return "infinity"
+    return "under 1e-6" if size < 1 else "over 100"

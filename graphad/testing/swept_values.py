@@ -95,8 +95,7 @@ def steep_sweep(choices: Choices, interest: Interest, start: int) -> Case:
     x = w.data(array_of(choices, (EXTENT, EXTENT), "float32", STEEP))
     y = w.data(np.eye(EXTENT, dtype="float32"))
     product = w.apply(choices.one_of(("mul", "matmul_v2")), {"X": [x], "Y": [y]}, {})
-    types = in_order(types_of(interest))
-    turns = (_steep(types), _again(types))[start % 2]
+    turns = _in_turns(in_order(types_of(interest)), steep=start % 2 == 0)
     for op_type in turns.piece(start * VALUED, VALUED):
         if product:
             append_over(w, op_type, product, NEVER)
@@ -104,27 +103,23 @@ def steep_sweep(choices: Choices, interest: Interest, start: int) -> Case:
 
 
 @cache
-def _again(types: tuple[str, ...]) -> Gradually[str]:
-    """Operators, again and again."""
-    return Gradually(lambda: itertools.cycle(types))
+def _in_turns(types: tuple[str, ...], steep: bool) -> Gradually[str]:
+    """Operators, again and again: all of them, or the steep ones."""
+    return Gradually(lambda: itertools.cycle(_steep_of(types) if steep else types))
 
 
-@cache
-def _steep(types: tuple[str, ...]) -> Gradually[str]:
-    """The operators that make numbers of these which float16 does not hold, again and again; all if there are none."""
-    return Gradually(lambda: _cycled(filter(_is_steep, types), types))
+def _steep_of(types: tuple[str, ...]) -> Iterator[str]:
+    """The operators that make numbers of these which float16 does not hold; all if there are none."""
+    is_any = False
+    for op_type in types:
+        if any(map(_is_steep, known_calls(lookup(op_type)))):
+            is_any = True
+            yield op_type
+    if not is_any:
+        yield from types
 
 
-def _cycled(few: Iterator[str], types: tuple[str, ...]) -> Iterator[str]:
-    first = next(few, None)
-    return itertools.cycle(types if first is None else itertools.chain((first,), few))
-
-
-def _is_steep(op_type: str) -> bool:
-    return any(map(_gives_steep, known_calls(lookup(op_type))))
-
-
-def _gives_steep(call: Call) -> bool:
+def _is_steep(call: Call) -> bool:
     arrays = renumbered(RandomChoices(call.op.type), converted(call, "float32"), STEEP).results
     return any(array.dtype.kind == "f" and bool((np.isfinite(array) & (np.abs(array) > FLOAT16)).any()) for array in arrays)
 

@@ -214,7 +214,7 @@ def as_pass(what: Pass | str, loss: str) -> Pass:
 
 @lru_cache
 def _parsed(text: str, changes: int) -> Pass:
-    """The passes of a text; ``changes`` are those of the names' meanings, since a pass that is defined again is another one."""
+    """The passes of a text, kept until a name gets another pass: one that is defined again is another one."""
     pipeline = Pipeline.parse(text)
     return pipeline.passes[0] if len(pipeline.passes) == 1 else pipeline
 

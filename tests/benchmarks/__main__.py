@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tests.benchmarks import backward, checking, drawing, fan_out, fusion, import_cost, kernels, loops, overhead, page, preparing, threads
-from tests.every_pass import trials
 
 if __name__ == "__main__":
     import_cost.main()
@@ -16,5 +15,5 @@ if __name__ == "__main__":
     preparing.main()
     threads.main()
     kernels.main()
-    checking.main(trials(checking.PASSES))
+    checking.main()
     drawing.main()
