@@ -127,12 +127,8 @@ __all__ = ["INPLACE", "drop_outdated_marks", "mark"]
 # The order of a graph's operators: theirs where it works, else the closest topological one.
 
 
-def ordered(graph: nx.MultiDiGraph) -> list[Op]:  # type: ignore[type-arg]
-    """The operators of a graph in topological order; see ``Graph.ordered_ops``."""
-    ops: list[Op] = graph.ops.numbered()  # type: ignore[attr-defined]
-    # The ordinary case: a program as written is in order, and passes insert before the readers. One walk, no heap.
-    if _in_order(ops):
-        return ops
+def _reordered(graph: nx.MultiDiGraph, ops: list[Op]) -> list[Op]:  # type: ignore[type-arg]
+    """The numbered operators of a graph, which are not in order, in topological order; see ``Graph.ordered_ops``."""
     ops, count = _sorted(ops), len(ops)
     if len(ops) < count:
         cycle = " -> ".join(repr(edge[0]) for edge in nx.find_cycle(graph))
@@ -323,8 +319,10 @@ class Graph(OldNames, PlainResults):
         self.targets: dict[Value, None] = {}
         self.redeclared: dict[str, Variable] = {}
         self.marked = 0  # the journal's edits when the marks of operators that compute in place were true
-        # The journal's edits when the operators were put in order, and these; None for all in the order that they are in.
-        self._ordered: tuple[int, list[Op] | None] = (-1, None)
+        # Whether operators are known to come after the writers of what they read; if they do not, the journal's edits when they were
+        # put in order, and that order.
+        self._is_in_order = True
+        self._reordered: tuple[int, list[Op]] = (-1, [])
         self._node, self.wide = NodeTable(self), WideSlots()
         self._adj, self._pred = Adjacency(self._node, successors), Adjacency(self._node, predecessors)
 
@@ -397,21 +395,25 @@ class Graph(OldNames, PlainResults):
         Raises:
             InvalidGraph: operators wait for one another in a cycle.
         """
-        edits, ops = self._ordered
-        if edits != self.journal.edits:
-            ops = ordered(self)
-            self._ordered = self.journal.edits, ops
-            return ops.copy()
-        if ops is None:
+        if self._is_in_order:
             return self.ops.numbered()
+        edits, ops = self._reordered
+        if edits != self.journal.edits:
+            ops = self.ops.numbered()
+            # The ordinary case: a program as written is in order, and passes insert before the readers. One walk, no heap.
+            if _in_order(ops):
+                self._is_in_order = True
+                return ops
+            ops = _reordered(self, ops)
+            self._reordered = self.journal.edits, ops
         for i, op in enumerate(ops):
             op.order = i
         return ops.copy()
 
-    def take_as_ordered(self) -> None:
-        """Keep the operators as they are for the topological order that they are in, until the graph is changed."""
-        # No list of them is kept: one that is never read would keep removed operators alive, and by their links all that came after them.
-        self._ordered = self.journal.edits, None
+    def check_order(self) -> None:
+        """InvalidGraph if operators wait for one another in a cycle, whatever is known of their order."""
+        self._is_in_order, self._reordered = False, (-1, [])
+        self.ordered_ops()
 
     # -- changing --------------------------------------------------------------------------------
 
@@ -513,6 +515,8 @@ class Graph(OldNames, PlainResults):
                 if value.graph is not self:
                     self._refuse(op, value)
                 value.writers.append(op)
+                self._is_in_order &= not value.readers
+        self._is_in_order &= before is None
         self.ops.insert(op, before)
         if journal.touched is not None:
             journal.touched.append(op)
@@ -531,6 +535,8 @@ class Graph(OldNames, PlainResults):
         for values in op.outputs.values():
             for value in values:
                 value.writers.append(op)
+                if value.readers:
+                    self._is_in_order = False
         previous = op.previous = ops.last
         if previous is None:
             ops.first = op
@@ -616,6 +622,8 @@ class Graph(OldNames, PlainResults):
                 self._drop_if_unused(value)
         for value in values:
             value.readers[op] = None
+            if value.writers:
+                self._is_in_order = False
 
     def replace_input(self, op: Op, old: Value, new: Value) -> None:
         """Let one operator read another value wherever it reads ``old``; ``replace`` is for all readers."""
@@ -638,6 +646,8 @@ class Graph(OldNames, PlainResults):
         # The new ones first: a value on both sides would have no writer in between, and be dropped.
         for value in values:
             value.writers.append(op)
+            if value.readers:
+                self._is_in_order = False
         for value in before:
             value.writers.remove(op)
             self._drop_if_unused(value)
@@ -666,6 +676,8 @@ class Graph(OldNames, PlainResults):
         for op in old.readers:
             self.wide.replace(op, old, new)
         new.readers |= old.readers
+        if new.writers:
+            self._is_in_order = False
         self.journal.touch(*old.readers, *old.writers)
         old.readers = {}
         self.results = [new if v is old else v for v in self.results]

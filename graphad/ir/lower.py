@@ -84,8 +84,6 @@ def lower(program: Program, targets: Sequence[str | Variable] | None = None) -> 
         for subgraph in graph.tree():
             # Nothing has changed since: what the program's operators say holds for the graph's.
             subgraph.marked = graph.journal.edits
-            # Operators come after what they read, since a name stands for what was written last: no check is needed.
-            subgraph.take_as_ordered()
         return graph
 
 

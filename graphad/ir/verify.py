@@ -112,7 +112,7 @@ def distinct_streams(graph: Graph) -> Iterator[Complaint]:
 def acyclic(graph: Graph) -> Iterator[Complaint]:
     """No operator waits for itself."""
     try:
-        graph.ordered_ops()
+        graph.check_order()
     except InvalidGraph as error:
         yield next(node for edge in nx.find_cycle(graph) for node in edge[:2] if isinstance(node, Op)), str(error)
 

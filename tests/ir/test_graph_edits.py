@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import graphad as ga
+from graphad.errors import InvalidGraph
 from graphad.ir import Op, Value
 from graphad.ir.residuals import residual_inputs
 from graphad.ir.verify import verify
 from tests.graphs import diamond, sound
 
 Choose = Callable[[Any], Any]
+EDITS = st.lists(
+    st.sampled_from(["add", "write", "append", "remove", "replace", "rename", "inputs", "outputs", "empty"]), min_size=1, max_size=12
+)
 
 
 def random_edit(graph: ga.Graph, choose: Choose, kind: str) -> None:
@@ -28,6 +33,12 @@ def random_edit(graph: ga.Graph, choose: Choose, kind: str) -> None:
     if kind == "add" or not ops:
         out = graph.add_value("new", (2,), "float64")
         graph.add_op("sum", {"X": [value(), value()]}, {"Out": [out]}, before=choose(ops) if ops else None)
+        return
+    if kind == "write":
+        graph.add_op("sum", {"X": [value(), value()]}, {"Out": [value()]})
+        return
+    if kind == "append":
+        graph.append(Op(graph, "sum", {"X": (value(), value())}, {"Out": (value(),)}, {}))
         return
     if kind == "replace":
         graph.replace(value(), value())
@@ -47,7 +58,7 @@ def random_edit(graph: ga.Graph, choose: Choose, kind: str) -> None:
         graph.set_inputs(chosen, "X", ())
 
 
-@given(st.data(), st.lists(st.sampled_from(["add", "remove", "replace", "rename", "inputs", "outputs", "empty"]), min_size=1, max_size=12))
+@given(st.data(), EDITS)
 def test_any_edits_keep_readers_and_writers_right(data: st.DataObject, kinds: list[str]) -> None:
     graph = diamond()
     for kind in kinds:
@@ -55,6 +66,26 @@ def test_any_edits_keep_readers_and_writers_right(data: st.DataObject, kinds: li
         assert sound(graph), f"{kind}\n{graph}"
     assert sound(graph.clone())
     assert str(graph.clone()) == str(graph)
+
+
+def order_of(graph: ga.Graph) -> list[Op] | str:
+    """The operators in order, or why they have none."""
+    try:
+        return graph.ordered_ops()
+    except InvalidGraph as error:
+        return str(error)
+
+
+@settings(max_examples=150)
+@given(st.data(), EDITS)
+def test_after_any_edits_the_order_that_a_graph_knows_is_the_one_that_a_look_finds(data: st.DataObject, kinds: list[str]) -> None:
+    graph = diamond()
+    for kind in kinds:
+        random_edit(graph, lambda nodes: data.draw(st.sampled_from(nodes)), kind)
+        known = order_of(graph)
+        with contextlib.suppress(InvalidGraph):
+            graph.check_order()
+        assert order_of(graph) == known
 
 
 def test_a_gradient_reads_what_became_one_value_through_one_input() -> None:
