@@ -59,11 +59,12 @@ def save(program: Program, path: PathLike, scope: object = None) -> None:
     if not isinstance(values_by_name, Mapping):
         raise InvalidType(f"the values to save are a dict from name to array, or a Scope, not {scope!r}")
     # Checked before any file is opened.
-    arrays = {name: _checked(var, values_by_name.get(name)) for name, var in kept_variables(program).items()}
+    variables = kept_variables(program)
+    arrays = {name: _checked(var, values_by_name.get(name)) for name, var in variables.items()}
     if values.suffix == ".npz":
         data = _npz(arrays)
     else:
-        data = write_tensors({name: _as_declared(program, name, array) for name, array in arrays.items()})
+        data = write_tensors({name: _as_declared(variables[name], array) for name, array in arrays.items()})
     contents = {values.name: data, Path(path).name: program_bytes(program, path)}
     with naming(path, instead_of=values.parent):
         write_together(values.parent, contents)
@@ -175,8 +176,8 @@ def _check_type(var: Variable, extents: Sequence[int], kind: np.dtype[np.generic
         raise InvalidValue(f"the value of {var.name!r} is {kind}{list(extents)}, but it is declared {var!r}")
 
 
-def _as_declared(program: Program, name: str, array: Array) -> Array:
-    dtype = kept_variables(program)[name].declared[1]
+def _as_declared(var: Variable, array: Array) -> Array:
+    dtype = var.declared[1]
     return array if dtype is None else array.astype(dtype, copy=False)
 
 

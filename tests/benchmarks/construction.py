@@ -5,7 +5,8 @@
 Microseconds of processor time, and kilobytes, a forward operator; each program in a process of its own, in which a small one has gone
 through every step before. The backward is that of ``append_backward``: it lowers the program, runs the passes and schedules the graph,
 unverified and verified after each pass. ``all`` is building, with the startup program, and the unverified backward: 40 are aimed at, and
-twice as many with verification. ``lower``, ``schedule`` and ``verify`` are parts of the backward, once more and by themselves.
+twice as many with verification. ``lower``, ``schedule`` and ``verify`` are parts of the backward, once more and by themselves; it is the
+lowered graph that is pickled, and the program that is saved to a file. ``GB`` is the most memory that the process took for it all.
 """
 
 from __future__ import annotations
@@ -14,12 +15,17 @@ import argparse
 import gc
 import json
 import os
+import pickle
+import resource
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 
@@ -30,7 +36,8 @@ from graphad.rewriting import verification
 
 KINDS = ("chain", "MLP", "fan-out")
 ROUNDS, OPERATORS = 3, 30_000  # as many rounds at most, of so many operators together, but at least one
-STEPS = ("all", "build", "backward", "verified", "lower", "schedule", "verify", "clone", "text", "parse")
+PARTS = ("lower", "schedule", "verify", "pickle", "unpickle", "clone", "text", "parse", "save", "load")
+STEPS = ("all", "build", "backward", "verified", *PARTS)
 
 
 def built(kind: str, count: int) -> tuple[ga.Program, Any]:
@@ -54,6 +61,11 @@ def built(kind: str, count: int) -> tuple[ga.Program, Any]:
     return program, loss
 
 
+def zeros(program: ga.Program) -> dict[str, Any]:
+    """Values of all parameters."""
+    return {var.name: np.zeros(var.shape, var.dtype) for var in program.list_vars() if var.persistable}
+
+
 def resident() -> float:
     """Kilobytes of memory that the process has now."""
     with open("/proc/self/statm", encoding="ascii") as file:
@@ -66,7 +78,8 @@ def measured(kind: str, count: int) -> dict[str, float]:
     first = _measured(kind, count)  # in later rounds memory is there already
     rounds = [first, *(_measured(kind, count) for _ in range(1, min(ROUNDS, OPERATORS // count)))]
     found = {step: min(each[step] for each in rounds) for step in first}
-    return found | {"KB": first["KB"], "all": found["build"] + found["backward"]}
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
+    return found | {"KB": first["KB"], "all": found["build"] + found["backward"], "GB": peak}
 
 
 def _measured(kind: str, count: int) -> dict[str, float]:
@@ -86,10 +99,17 @@ def _measured(kind: str, count: int) -> dict[str, float]:
     memory = resident() - before
     timed("verify", lambda: verify(graph))
     timed("schedule", lambda: ga.schedule(graph))
+    pickled = timed("pickle", lambda: pickle.dumps(graph))
     graph = None  # a large one takes gigabytes
+    timed("unpickle", lambda: pickle.loads(pickled))
+    del pickled
     copy = timed("clone", program.clone)
     text = timed("text", lambda: str(program))
     timed("parse", lambda: ga.Program.parse(text))
+    with tempfile.TemporaryDirectory() as folder:
+        path, values = Path(folder) / "program.pdmodel", zeros(copy)
+        timed("save", lambda: ga.save(copy, path, values))
+        timed("load", lambda: ga.load(path))
     with verification(False):
         timed("backward", lambda: differentiate(kind, copy, loss.name))
     copy = text = None
@@ -108,13 +128,13 @@ def differentiate(kind: str, program: ga.Program, loss: str) -> None:
 
 def table(sizes: list[int], kinds: tuple[str, ...] = KINDS) -> list[list[str]]:
     """Rows of figures, the heads first."""
-    rows = [["program", "operators", *STEPS, "KB"]]
+    rows = [["program", "operators", *STEPS, "KB", "GB"]]
     for kind in kinds:
         for size in sizes:
             command = [sys.executable, "-m", "tests.benchmarks.construction", "--one", kind, str(size)]
             done = subprocess.run(command, capture_output=True, text=True, check=True)
             found = json.loads(done.stdout.splitlines()[-1])
-            rows.append([kind, f"{size:,}", *(f"{found[step]:.1f}" for step in STEPS), f"{found['KB']:.1f}"])
+            rows.append([kind, f"{size:,}", *(f"{found[step]:.1f}" for step in STEPS), f"{found['KB']:.1f}", f"{found['GB']:.2f}"])
     return rows
 
 
@@ -133,7 +153,7 @@ def main() -> None:
         shown.add_column(name, justify="right")
     for row in rows:
         shown.add_row(*row)
-    Console(width=140).print(shown)
+    Console(width=190).print(shown)
 
 
 if __name__ == "__main__":

@@ -6,9 +6,11 @@ import gc
 import sys
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import numpy as np
 import pytest
 
 import graphad as ga
@@ -43,6 +45,27 @@ def test_building_and_differentiating_are_linear_in_the_layers() -> None:
     for shared in (False, True):
         small, large = (calls(lambda n=n, s=shared: build_and_train(n, s)) for n in (100, 400))  # type: ignore[misc]
         assert large < 4.4 * small, f"shared={shared}: {small} calls for 100 layers, {large} for 400"
+
+
+def a_network(layers: int) -> tuple[ga.Program, dict[str, Any]]:
+    """A program with two parameters a layer, and their values."""
+    program = ga.Program()
+    with ga.program_guard(program, ga.Program()):
+        x = ga.layers.data("x", [4])
+        for _ in range(layers):
+            x = ga.layers.fc(x, 4)
+    return program, {var.name: np.zeros(var.shape, "float32") for var in program.all_parameters()}
+
+
+@pytest.mark.parametrize("end", [".pdmodel", ".json", ".txt"])
+def test_saving_and_loading_are_linear_in_the_parameters(end: str, tmp_path: Path) -> None:
+    path = tmp_path / f"network{end}"
+    counts = []
+    for layers in (3, 50, 200):  # the first for what is done once
+        program, values = a_network(layers)
+        counts.append((calls(lambda p=program, v=values: ga.save(p, path, v)), calls(lambda: ga.load(path))))  # type: ignore[misc]
+    for what, small, large in zip(("save", "load"), *counts[1:], strict=True):
+        assert large < 4.4 * small, f"{what}: {small} calls for 100 parameters, {large} for 400"
 
 
 def fail_inside(depth: int) -> ga.Program:

@@ -39,7 +39,7 @@ def by_hand(name: str) -> Make:
 MAKES: dict[str, Make] = {name: with_executor(name) for name in STEPS}
 MAKES |= {f"{name} by hand": by_hand(name) for name in STEPS}
 if find_spec("numba") is not None:
-    MAKES["chain with numba"] = with_executor("chain", numba=True)
+    MAKES |= {f"{name} with numba": with_executor(name, numba=True) for name in STEPS}
 
 if __name__ == "__main__":
     main(MAKES, "graphad", "numpy")
