@@ -152,6 +152,26 @@ def test_a_model_is_saved_for_inference_and_loaded(tmp_path: Path, combined: str
     np.testing.assert_array_equal(found, expected)
 
 
+def test_parameters_with_slashes_in_their_names_are_files_in_folders(tmp_path: Path) -> None:
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup):
+        y = fluid.layers.fc(fluid.data("x", [None, 4]), 3, param_attr="encoder/w", bias_attr="encoder/b")
+    exe = fluid.Executor(fluid.CPUPlace())
+    with fluid.scope_guard(fluid.Scope()):
+        exe.run(startup)
+        kept = fluid.global_scope().get("encoder/w").copy()
+        fluid.io.save_persistables(exe, tmp_path / "values", main)
+        fluid.io.save_inference_model(tmp_path / "model", ["x"], [y], exe, main)
+    assert (tmp_path / "values" / "encoder" / "w").is_file()
+    for load in (
+        lambda: fluid.io.load_persistables(exe, tmp_path / "values", main),
+        lambda: fluid.io.load_inference_model(tmp_path / "model", exe),
+    ):
+        with fluid.scope_guard(fluid.Scope()):
+            load()
+            np.testing.assert_array_equal(fluid.global_scope().get("encoder/w"), kept)
+
+
 def test_the_newer_embedding_and_one_hot_keep_a_last_axis_of_1() -> None:
     with fluid.program_guard(fluid.Program(), fluid.Program()):
         ids = fluid.data("ids", [None, 1], "int64")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import keyword
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -53,6 +54,8 @@ def part(memory, offset, shape, dtype):
     """An array in the memory."""
     return np.ndarray(shape, dtype, buffer=memory, offset=offset)
 '''
+
+MANY_BOUND = 1000  # names that ``make`` binds
 
 
 @dataclass
@@ -546,7 +549,10 @@ def written(compiled: Compiled, plan: MemoryPlan, options: Options) -> Source:
     if options.quick:
         _quicken(writer)
     params += [writer.name(value) for value in plan.given]
-    before = [HEAD, "", "def make():", *(f"    {line}" for line in writer.bound), "", f"    def run({', '.join(params)}):"]
+    # What ``run`` takes from ``make`` are cells, each of which CPython creates at the beginning of the first basic block, moving all of
+    # that block each time, which is quadratic. A loop over nothing ends the block.
+    bound = ["for _ in (): pass", *writer.bound] if len(writer.bound) > MANY_BOUND else writer.bound
+    before = [HEAD, "", "def make():", *(f"    {line}" for line in bound), "", f"    def run({', '.join(params)}):"]
     # Lines are counted from the start of the module, as tracebacks count them.
     head = "\n".join(before).count("\n") + 1
     text = "\n".join([*before, *writer.lines, f"        return {result}", "", "    return run"]) + "\n"
@@ -596,7 +602,7 @@ def _last_reads(compiled: Compiled, plan: MemoryPlan) -> dict[int, list[Value]]:
 def _results(writer: _Writer, compiled: Compiled) -> str:
     """The tuple that a run returns: arrays that the run has allocated, copies of all others."""
     run_arrays = set(made_directly(compiled))
-    values = [value.root for value in (*compiled.fetched, *compiled.kept.values())]
+    uses = Counter(value.root for value in (*compiled.fetched, *compiled.kept.values()))
     texts, feeds = [], {*compiled.feeds.values()}
 
     def placed(value: Value) -> bool:
@@ -605,8 +611,8 @@ def _results(writer: _Writer, compiled: Compiled) -> str:
 
     for value in compiled.fetched:
         # The caller may change what it gets: only an array that nothing else has is passed on without a copy.
-        is_own = value in run_arrays and values.count(value.root) == 1
-        is_alone = values.count(value.root) == 1 and not value.constant
+        is_own = value in run_arrays and uses[value.root] == 1
+        is_alone = uses[value.root] == 1 and not value.constant
         helper = "own_or_taken" if is_alone else "own"
         texts.append(
             writer.name(value) if is_own else f"{writer.name(value)}.copy()" if placed(value) else f"{helper}({writer.name(value)})"
@@ -614,7 +620,7 @@ def _results(writer: _Writer, compiled: Compiled) -> str:
     state_texts = []
     for value in compiled.kept.values():
         name = writer.name(value)
-        is_alone = values.count(value.root) == 1 and not value.constant and value.root not in feeds
+        is_alone = uses[value.root] == 1 and not value.constant and value.root not in feeds
         state_texts.append(name if is_alone or value.absent else f"{name}.copy()" if value.static else f"copied({name})")
     return f"({_items(texts)}), ({_items(state_texts)})"
 

@@ -245,9 +245,9 @@ def _initializations(run: Prepared) -> list[tuple[list[str], bool]]:
 
 def _carried(compiled: Compiled) -> list[tuple[int, int]]:
     """The places of variables, as they are read and as they are kept, whose new value has the type of the old one."""
-    reads = list(compiled.states)
+    places = {name: place for place, name in enumerate(compiled.states)}
     new_states = enumerate(compiled.kept.items())
-    return [(reads.index(name), i) for i, (name, value) in new_states if name in compiled.states and value.alike(compiled.states[name])]
+    return [(places[name], i) for i, (name, value) in new_states if name in places and value.alike(compiled.states[name])]
 
 
 def _own_context(objects: Iterable[object]) -> Context | None:

@@ -15,6 +15,7 @@ import bisect
 import heapq
 import html
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeGuard
@@ -411,10 +412,10 @@ def planned(compiled: Compiled, reuse: bool = True, given: bool = False) -> Memo
     lives = _Lives()
     lives.go(compiled.body, ())
     lives.finish()
-    outputs = [value.root for value in (*compiled.fetched, *compiled.kept.values())]
+    outputs = Counter(value.root for value in (*compiled.fetched, *compiled.kept.values()))
     lives.kept.update(outputs)
     # Small arrays are not worth a parameter of the function.
-    run_arrays = {v for v in made_directly(compiled) if given and outputs.count(v) == 1 and v.in_order and v.nbytes >= BIG}
+    run_arrays = {v for v in made_directly(compiled) if given and outputs[v] == 1 and v.in_order and v.nbytes >= BIG}
     spare = {name: v for name, v in compiled.kept.items() if v in run_arrays and name in compiled.states and v.alike(compiled.states[name])}
     result_arrays = {i: v for i, v in enumerate(compiled.fetched) if v in run_arrays}
     owners = {*spare.values(), *result_arrays.values()}

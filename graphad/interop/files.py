@@ -10,7 +10,7 @@ import os
 import re
 import secrets
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from graphad.errors import InvalidValue, ParseError
@@ -40,6 +40,7 @@ except ImportError:  # pragma: no cover - not on Windows
 LOG = ".graphad.commit"
 _LONGEST = 200  # bytes of a target's name that go into the name of its temporary file: file systems allow 255
 _TOKEN = re.compile(r"[0-9a-f]{12}")
+_LEFTOVER = re.compile(rf"\.(.+)\.{_TOKEN.pattern}\.tmp", re.DOTALL)
 
 
 def write_together(folder: Path, contents: Mapping[str, bytes]) -> None:
@@ -47,7 +48,7 @@ def write_together(folder: Path, contents: Mapping[str, bytes]) -> None:
 
     Args:
         folder: an existing folder.
-        contents: what each file is to hold, by its name in the folder.
+        contents: what each file is to hold, by its name in the folder; a name with folders in it, ``encoder/w``, gets them.
 
     Raises:
         ParseError: the folder has a damaged log.
@@ -56,9 +57,10 @@ def write_together(folder: Path, contents: Mapping[str, bytes]) -> None:
     with _locked(folder, exclusive=True):
         # A commit that an earlier process began and did not end is ended first: its log says which files belong together.
         _finish(folder)
+        for around in {parent for name in contents if (parent := Path(name).parent) != Path()}:
+            (folder / around).mkdir(parents=True, exist_ok=True)
         targets = {name: _target(folder, name) for name in contents}
-        for target in (*targets.values(), folder / LOG):
-            _remove_leftovers(target)
+        _remove_leftovers([*targets.values(), folder / LOG])
         token = secrets.token_hex(6)
         try:
             for name, target in targets.items():
@@ -143,15 +145,19 @@ def _flush(folder: Path) -> None:
                 os.fsync(descriptor)
 
 
-def _remove_leftovers(target: Path) -> None:
-    leftover = re.compile(rf"\.{re.escape(_stem(target))}\.{_TOKEN.pattern}\.tmp")
-    try:
-        names = sorted(os.listdir(target.parent))
-    except PermissionError:  # the user may write in the folder but not list it
-        return
-    for name in names:
-        if leftover.fullmatch(name):
-            (target.parent / name).unlink(missing_ok=True)
+def _remove_leftovers(targets: Iterable[Path]) -> None:
+    """Remove the temporary files of targets that no log names; each folder is looked through once."""
+    stems: dict[Path, set[str]] = {}
+    for target in targets:
+        stems.setdefault(target.parent, set()).add(_stem(target))
+    for folder, of_targets in stems.items():
+        names: list[str] = []
+        with contextlib.suppress(PermissionError):  # the user may write in the folder but not list it
+            names = sorted(os.listdir(folder))
+        for name in names:
+            leftover = _LEFTOVER.fullmatch(name)
+            if leftover is not None and leftover[1] in of_targets:
+                (folder / name).unlink(missing_ok=True)
 
 
 # -- the log -------------------------------------------------------------------------------------
@@ -181,12 +187,17 @@ def _read_log(folder: Path) -> tuple[str | None, list[str]]:
         entry = json.loads(data)
         token, files = entry["token"], entry["files"]
         # The log names files that will be renamed: one from elsewhere must not reach out of its folder.
-        valid = bool(_TOKEN.fullmatch(token)) and all(name == Path(name).name for name in files)
+        valid = bool(_TOKEN.fullmatch(token)) and all(map(_is_inside, files))
     except (ValueError, TypeError, KeyError, RecursionError):
         valid = False
     if not valid:
         raise ParseError(f"{folder / LOG}: this is no log of files that were saved; remove it to read the files as they are")
     return token, files
+
+
+def _is_inside(name: str) -> bool:
+    path = Path(name)
+    return bool(path.name) and not path.is_absolute() and ".." not in path.parts
 
 
 def _finish(folder: Path) -> None:

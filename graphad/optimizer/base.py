@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, TypedDict, TypeVar, cast
 
@@ -382,17 +383,17 @@ def _checked_pair(pair: object) -> tuple[Parameter, Variable | None]:
 
 
 def _check_pairs(program: Program, pairs: Sequence[tuple[Parameter, Variable]]) -> None:
-    block, names = program.global_block(), [param.name for param, _ in pairs]
+    block, times = program.global_block(), Counter(param.name for param, _ in pairs)
+    # Both names count: a parameter may have updates by other gradients, and a gradient may update another parameter.
+    updates = {(*op.input("Param"), "", *op.input("Grad")): op for op in reversed(block.ops) if op.role == OPTIMIZE}
     for param, gradient in pairs:
         name_in("params_grads", block, param)
         name = name_in("params_grads", block, gradient)
-        # Both names count: a parameter may have updates by other gradients, and a gradient may update another parameter.
-        updates = [op for op in block.ops if op.role == OPTIMIZE and op.input("Param") == [param.name] and op.input("Grad") == [name]]
-        if updates:
-            message = f"apply_gradients: {updates[0].type!r} updates {param.name!r} with {name!r} already: every step would update twice"
-            raise InvalidValue(located(message, updates[0].source))
-        if names.count(param.name) > 1:
-            raise InvalidValue(f"apply_gradients: {param.name!r} has {names.count(param.name)} gradients in params_grads; add them up")
+        if update := updates.get((param.name, "", name)):
+            message = f"apply_gradients: {update.type!r} updates {param.name!r} with {name!r} already: every step would update twice"
+            raise InvalidValue(located(message, update.source))
+        if times[param.name] > 1:
+            raise InvalidValue(f"apply_gradients: {param.name!r} has {times[param.name]} gradients in params_grads; add them up")
 
 
 def declare_state(block: Block, startup: Block, name: str, shape: list[int], dtype: str, start: float) -> Variable:

@@ -102,7 +102,7 @@ def _measured(kind: str, count: int) -> dict[str, float]:
     pickled = timed("pickle", lambda: pickle.dumps(graph))
     graph = None  # a large one takes gigabytes
     timed("unpickle", lambda: pickle.loads(pickled))
-    del pickled
+    pickled = b""
     copy = timed("clone", program.clone)
     text = timed("text", lambda: str(program))
     timed("parse", lambda: ga.Program.parse(text))

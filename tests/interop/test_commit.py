@@ -162,7 +162,17 @@ def test_a_program_written_after_a_crash_is_the_one_read(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     "entry",
-    ["", "[]", "{}", "3", '{"token": "0123456789ab", "files": ["../m.txt"]}', '{"token": "/../../elsewhere/x", "files": []}', "[" * 9999],
+    [
+        "",
+        "[]",
+        "{}",
+        "3",
+        '{"token": "0123456789ab", "files": ["../m.txt"]}',
+        '{"token": "0123456789ab", "files": ["a/../../m.txt"]}',
+        '{"token": "/../../elsewhere/x", "files": []}',
+        '{"token": "0123456789ab", "files": ["/m.txt"]}',
+        "[" * 9999,
+    ],
 )
 def test_a_damaged_log_is_refused(entry: str, tmp_path: Path) -> None:
     save(state(1)[0], tmp_path / "m.txt", state(1)[1])
@@ -179,6 +189,26 @@ def test_leftovers_of_earlier_versions_are_removed(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(b"half")
     save(state(1)[0], tmp_path / "m.txt", state(1)[1])
     assert files(tmp_path) == [".m.txt.mine.tmp", ".n.npz.ba9876543210.tmp", "m.npz", "m.txt"]
+
+
+def test_names_with_folders_in_them(tmp_path: Path) -> None:
+    contents = {"m.txt": b"text", "encoder/w": b"1", "encoder/layer/w": b"2"}
+    write_together(tmp_path, contents)
+    write_together(tmp_path, contents)
+    assert read_together(tmp_path, list(contents)) == list(contents.values())
+    assert [files(tmp_path), files(tmp_path / "encoder")] == [["encoder", "m.txt"], ["layer", "w"]]
+
+
+def test_a_folder_is_looked_through_once_for_all_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks, listed = list[object](), os.listdir
+
+    def look(folder: str) -> list[str]:
+        looks.append(folder)
+        return listed(folder)
+
+    monkeypatch.setattr("graphad.interop.files.os.listdir", look)
+    write_together(tmp_path, {f"w{i}": b"" for i in range(20)})
+    assert len(looks) == 1
 
 
 def test_links_stay_links_and_names_may_be_long(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from graphad.errors import InvalidType, InvalidValue, ParseError
-from graphad.interop.files import PathLike, read_bytes, write_bytes
+from graphad.interop.files import PathLike, read_bytes, read_committed, write_together
 from graphad.interop.formats import read_program
 from graphad.interop.paddle.program_desc import dump_program, message
 from graphad.interop.paddle.tensors import read_tensor, read_tensors, write_tensors
@@ -84,11 +84,11 @@ def save_inference_model(
         contents |= {name: write_tensors({name: array}) for name, array in model.parameters.items()}
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
-    for name, data in contents.items():
+    for name in contents:
         # Names of parameters come from programs, which may be anyone's.
         if not (target / name).resolve().is_relative_to(target.resolve()):
             raise InvalidValue(f"parameter {name!r} would be outside of the folder")
-        write_bytes(target / name, data)
+    write_together(target, contents)
 
 
 _FEED, _FETCH, _INT = 9, 10, 0  # FEED_MINIBATCH and FETCH_LIST among the types of variables, INT among those of attributes
@@ -151,7 +151,7 @@ def _own_file(folder: Path, name: str) -> Array:
     if not path.resolve().is_relative_to(folder.resolve()):
         raise ParseError(f"parameter {name!r} would be outside of the folder")
     try:
-        return read_tensor(path.read_bytes())
+        return read_tensor(read_committed(folder, name))
     except ParseError as error:
         raise ParseError(f"{name}: {error}") from None
 
