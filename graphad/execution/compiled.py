@@ -27,6 +27,7 @@ from graphad.execution.tracing import Value
 from graphad.ops import lookup
 from graphad.ops.communication import rewind
 from graphad.ops.loops import LOOPS
+from graphad.program.gc_pause import paused_collector
 from graphad.references import COUNTING
 from graphad.types import Array, Function, Tensor
 
@@ -397,7 +398,8 @@ def _made(run: Prepared, candidates: _Candidates, fetched: tuple[str, ...]) -> C
     if len(candidates.functions) >= MANY:
         candidates.functions.pop(0)
     try:
-        function = CompiledFunction(run, run.env, fetched, frozenset(candidates.unguarded), candidates.seen)
+        with paused_collector(len(run.block.ops)):
+            function = CompiledFunction(run, run.env, fetched, frozenset(candidates.unguarded), candidates.seen)
     except (Unsupported, GraphadError) as error:
         candidates.reason = f"{type(error).__name__}: {error}"
         return None

@@ -25,6 +25,7 @@ from graphad.ir import Graph
 from graphad.ops.loops import COMPILED
 from graphad.places import CPUPlace
 from graphad.program import Program, default_main_program
+from graphad.program.gc_pause import paused_collector
 from graphad.types import Array
 
 if TYPE_CHECKING:  # passes are not read for executors without
@@ -247,16 +248,17 @@ class Executor:
         return results
 
     def _prepared(self, program: Program, fetched: frozenset[str], options: RunOptions) -> Prepared:
-        return Prepared(
-            program,
-            fetched,
-            options,
-            lasts=self._keeps,
-            profile=self.profile,
-            passes=self.passes,
-            threads=self._threads,
-            numba=self.numba,
-        )
+        with paused_collector(len(program.global_block().ops)):
+            return Prepared(
+                program,
+                fetched,
+                options,
+                lasts=self._keeps,
+                profile=self.profile,
+                passes=self.passes,
+                threads=self._threads,
+                numba=self.numba,
+            )
 
     def _taken(self, key: tuple[object, ...]) -> Prepared | None:
         """A prepared program that no run uses and that is still up to date, which then belongs to the caller; None if there is none."""

@@ -48,6 +48,7 @@ from graphad.ops import REGISTRY, ControlDef, LoopDef, OpDef
 from graphad.ops.aggregates import Checkpoints, StepScopes, settled
 from graphad.program import EMPTY, Block, Operator, Program, in_own_form, located, random_streams
 from graphad.program.block import check_runnable
+from graphad.program.gc_pause import paused_collector
 from graphad.types import Tensor
 
 SEED: ContextVar[int] = ContextVar("seed", default=0)  # of programs that have none; 0: every run draws again
@@ -158,7 +159,9 @@ class Interpreter:
         if key not in self.bodies:
             nothing = frozenset[str]()
             keep = self.keep.union(self.saved.get(block.idx, nothing), self.block_results.get(block.idx, nothing))
-            steps = [(self.step(op, layout, names), names) for op, names in zip(block.ops, dead_names(block, layout, keep), strict=True)]
+            with paused_collector(len(block.ops)):
+                dead = dead_names(block, layout, keep)
+                steps = [(self.step(op, layout, names), names) for op, names in zip(block.ops, dead, strict=True)]
             self.bodies[key] = _in_order(steps), layout
         return self.bodies[key][0]
 

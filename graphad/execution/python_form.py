@@ -20,6 +20,7 @@ from graphad.execution.runtime import ABSENT, HELPERS
 from graphad.execution.scope import Scope
 from graphad.execution.tracing import Value
 from graphad.program import Operator, Program
+from graphad.program.gc_pause import paused_collector
 from graphad.types import Array
 
 _GENERATOR = '''\
@@ -110,10 +111,11 @@ def _compiled(
     program: Program, fetch_list: object, feed: Mapping[str, object] | None, scope: Scope | None
 ) -> tuple[Prepared, Compiled, MemoryPlan]:
     names = fetch_names(program.global_block(), fetch_list)
-    run = Prepared(program, names)
     feeds, arrays = _examples(program, feed, scope)
     try:
-        compiled, plan = compiled_program(run, feeds, arrays, names)
+        with paused_collector(len(program.global_block().ops)):
+            run = Prepared(program, names)
+            compiled, plan = compiled_program(run, feeds, arrays, names)
     except Unsupported as reason:
         raise InvalidValue(f"{program.identity} cannot be written as Python: {reason}") from None
     return run, compiled, plan

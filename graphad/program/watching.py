@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 from graphad.program.block import Block
+from graphad.program.gc_pause import paused_collector
 from graphad.program.operator import Operator
 from graphad.program.program import Program
 from graphad.program.variable import Parameter, Variable
@@ -139,8 +140,9 @@ def watch(program: Program) -> Unseen | None:
         return None
     leftovers: Unseen = []
     # Lists before the dicts that hold them: the copy of a dict refers to its lists as well, which would look like another holder.
-    for places in (_inner_places, _outer_places):
-        _replace(places(program), leftovers)
+    with paused_collector(sum(len(block.ops) for block in program.blocks)):
+        for places in (_inner_places, _outer_places):
+            _replace(places(program), leftovers)
     if any(type(block.vars) is not WatchedDict for block in program.blocks):
         return None  # variables are not compared with ``==``, which makes operators
     for item in _objects(program):

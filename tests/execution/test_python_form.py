@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dis
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,14 @@ from tests.differences import Model
 L: Any = ga.layers
 
 
-def made(text: str) -> Any:
+def names_of(text: str) -> dict[str, Any]:
     names: dict[str, Any] = {}
     exec(compile(text, "<written>", "exec"), names)
-    return names["make"]()
+    return names
+
+
+def made(text: str) -> Any:
+    return names_of(text)["make"]()
 
 
 def arguments(text: str) -> tuple[list[str], list[str]]:
@@ -88,3 +93,22 @@ def test_unknown_extents_need_an_example() -> None:
     with pytest.raises(ValueError, match=r"'x' is declared with float32\[-1, 3\]: give an example in feed"):
         ga.to_python(program, [y])
     assert "x: float32[2, 3]" in ga.to_python(program, [y], {"x": np.ones((2, 3), "float32")})
+
+
+def test_a_function_of_many_arrays_is_not_compiled_in_quadratic_time() -> None:
+    """CPython makes each cell at the beginning of the first basic block, and moves the rest of the block: it has to end early."""
+    texts = []
+    for count in (10, 1100):
+        program = ga.Program()
+        with ga.program_guard(program):
+            total = x = L.data("x", [4], append_batch_size=False)
+            for _ in range(count // 2):
+                total = L.elementwise_add(L.tanh(total), x)
+        texts.append(ga.to_python(program, [total]))
+        np.testing.assert_array_equal(
+            made(texts[-1])(np.ones(4, "float32"))[0][0], ga.Executor().run(program, {"x": np.ones(4, "float32")}, [total])[0]
+        )
+    small, large = ([each.opname for each in dis.get_instructions(names_of(text)["make"])] for text in texts)
+    assert "FOR_ITER" not in small
+    assert large.index("FOR_ITER") < large.index("STORE_DEREF")
+    assert large.count("STORE_DEREF") > 1000
