@@ -104,10 +104,12 @@ def drop_outdated_marks(graph: Graph) -> bool:
     """Take the marks from a graph that was changed since they were made; return whether there were any."""
     dropped_any = False
     if graph.marked != graph.journal.edits:
-        for op in graph.ops.numbered():
+        op = graph.ops.first
+        while op is not None:
             if INPLACE in op.attrs:
                 dropped_any = True
                 op.attrs = {name: value for name, value in op.attrs.items() if name != INPLACE}
+            op = op.next
     graph.marked = graph.journal.edits
     return dropped_any
 
@@ -133,8 +135,6 @@ def _reordered(graph: nx.MultiDiGraph, ops: list[Op]) -> list[Op]:  # type: igno
     if len(ops) < count:
         cycle = " -> ".join(repr(edge[0]) for edge in nx.find_cycle(graph))
         raise InvalidGraph(f"operators wait for one another in a cycle: {cycle}")
-    for i, op in enumerate(ops):
-        op.order = i
     return ops
 
 
@@ -406,6 +406,7 @@ class Graph(OldNames, PlainResults):
                 return ops
             ops = _reordered(self, ops)
             self._reordered = self.journal.edits, ops
+        self.ops.in_places = None
         for i, op in enumerate(ops):
             op.order = i
         return ops.copy()
@@ -544,6 +545,7 @@ class Graph(OldNames, PlainResults):
             previous.next = op
         ops.last = op
         ops.count += 1
+        ops.in_places = None
         if journal.touched is not None:
             journal.touched.append(op)
 

@@ -106,8 +106,7 @@ def graph_of(source: object, use: str, own: bool = False) -> Graph:
 
 def _check_known(program: Program) -> None:
     for block in program.blocks if not program.allows_unknown else ():
-        for op in block.ops:
-            check_slots_and_attributes(op)
+        check_slots_and_attributes(block.ops)
 
 
 def _give_streams(graph: Graph, streams: Mapping[Operator, str]) -> None:

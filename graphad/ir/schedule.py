@@ -417,8 +417,7 @@ def _drop_leftovers(block: Block, before: Sequence[Operator], requested: set[str
 
 def _names_by_slot(slots: Slots) -> SlotNames:
     names = {}
-    for slot in slots:
-        values = slots[slot]
+    for slot, values in slots.items():
         names[slot] = [values[0].name] if len(values) == 1 else [value.name for value in values]
     return names
 
@@ -433,10 +432,10 @@ def _is_same(op: Op, operator: Operator, block: Block) -> bool:
 def _has_names(slots: Slots, names_by_slot: Mapping[str, list[str]]) -> bool:
     if len(slots) != len(names_by_slot):
         return False
-    for slot in slots:
-        if slot not in names_by_slot:
+    for slot, values in slots.items():
+        names = names_by_slot.get(slot)
+        if names is None:
             return False
-        values, names = slots[slot], names_by_slot[slot]
         if len(values) == 1 == len(names):
             if values[0].name != names[0]:
                 return False
@@ -459,32 +458,30 @@ class _Writer:
         """The operators where every value keeps its own name, which is nearly always."""
         block, reuse, result = self.block, self.schedule.reuse, []
         variables, declared_around = block.vars, bool(self.around)
+        registry, trusted = REGISTRY, Variable.trusted
         for op in ops:
             # The two ordinary cases of ``_operator`` first: nothing has changed, and then nothing is written; or a pass has made it.
-            old, definition = op.operator, REGISTRY.get(op.type)
+            old, outputs, definition = op.operator, op.outputs, registry.get(op.type)
             is_plain = definition is None or not definition.random
-            is_kept = is_plain and reuse and old is not None and _is_same(op, old, block)
-            outputs = op.outputs
-            for slot in outputs:
-                for value in outputs[slot]:
-                    # What a variable was lowered from is declared where its operator is kept.
-                    if is_kept and not declared_around and value.var is not None:
-                        continue
-                    name = value.name
-                    if name in variables:
+            is_kept = old is not None and is_plain and reuse and _is_same(op, old, block)
+            # What a variable was lowered from is declared where its operator is kept.
+            has_variables = is_kept and not declared_around
+            for values in outputs.values():
+                for value in values:
+                    if (has_variables and value.var is not None) or (name := value.name) in variables:
                         continue
                     if value.var is None and not declared_around and name != EMPTY:  # made by a pass
-                        variables[name] = Variable.trusted(block, name, value.shape, value.dtype, False, value.kind)
+                        variables[name] = trusted(block, name, value.shape, value.dtype, False, value.kind)
                     else:
                         self.declare(name, value)
-            if is_kept and old is not None:
+            if is_kept:
+                assert old is not None
                 result.append(old)
-                continue
-            names_read, names_written = _names_by_slot(op.inputs), _names_by_slot(outputs)
-            if is_plain and old is None:
+            elif old is None and is_plain:
+                names_read, names_written = _names_by_slot(op.inputs), _names_by_slot(outputs)
                 result.append(Operator(block, op.type, names_read, names_written, dict(op.attrs), op.role, op.source, op.made_by))
             else:
-                result.append(self._operator(op, names_read, names_written, op.attrs))
+                result.append(self._operator(op, _names_by_slot(op.inputs), _names_by_slot(outputs), op.attrs))
         return result
 
     def all_operators(self, ops: list[Op]) -> list[Operator]:

@@ -102,12 +102,16 @@ def _indexed(values: tuple[Value, ...]) -> _Slot:
 
 
 class OpList:
-    """The operators of a graph in order; the one being looked at may be removed, others inserted, meanwhile."""
+    """The operators of a graph in order; the one being looked at may be removed, others inserted, meanwhile.
+
+    ``in_places`` are the operators by their places, None where some may not know theirs.
+    """
 
     def __init__(self) -> None:
         self.first: Op | None = None
         self.last: Op | None = None
         self.count = 0
+        self.in_places: list[Op] | None = None
 
     def __len__(self) -> int:
         return self.count
@@ -142,12 +146,14 @@ class OpList:
 
     def numbered(self) -> list[Op]:
         """The operators, each of which knows its place now (``order``)."""
-        ops, op, place = [], self.first, 0
-        while op is not None:
-            op.order = place
-            ops.append(op)
-            op, place = op.next, place + 1
-        return ops
+        if self.in_places is None:
+            ops, op, place = [], self.first, 0
+            while op is not None:
+                op.order = place
+                ops.append(op)
+                op, place = op.next, place + 1
+            self.in_places = ops
+        return self.in_places.copy()
 
     def __reversed__(self) -> Iterator[Op]:
         op = self.last
@@ -170,6 +176,7 @@ class OpList:
         else:
             before.previous = op
         self.count += 1
+        self.in_places = None
 
     def unlink(self, op: Op) -> None:
         """Take an operator out."""
@@ -182,6 +189,7 @@ class OpList:
         else:
             op.next.previous = op.previous
         self.count -= 1
+        self.in_places = None
 
 
 Versions = dict[Value, None]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -281,14 +281,28 @@ def check_known(op: Operator) -> None:
         pass
 
 
-def check_slots_and_attributes(op: Operator) -> None:
-    """Refuse slots and attributes that the definition does not have; Paddle's grad operators may have more inputs than needed."""
-    # A type that is not registered cannot be checked; it may be read, drawn and written back.
-    definition = REGISTRY.get(op.type)
-    if definition is None or isinstance(definition, GradOpDef):
-        return
-    if _has_only(op.inputs, definition.inputs) and _has_only(op.outputs, definition.outputs) and _has_only(op.attrs, definition.attrs):
-        return
+def check_slots_and_attributes(ops: Iterable[Operator]) -> None:
+    """Refuse slots and attributes that the definitions do not have; Paddle's grad operators may have more inputs than needed."""
+    # Most operators of a program have the slots and attributes of one before them.
+    known: set[tuple[object, ...]] = set()
+    for op in ops:
+        key = (op.type, *op.inputs, None, *op.outputs, None, *op.attrs)
+        if key in known:
+            continue
+        # A type that is not registered cannot be checked; it may be read, drawn and written back.
+        definition = REGISTRY.get(op.type)
+        if definition is None or isinstance(definition, GradOpDef) or _is_known(op, definition):
+            known.add(key)
+        else:
+            _check_unknown(op, definition)
+
+
+def _is_known(op: Operator, definition: OpDef) -> bool:
+    return _has_only(op.inputs, definition.inputs) and _has_only(op.outputs, definition.outputs) and _has_only(op.attrs, definition.attrs)
+
+
+def _check_unknown(op: Operator, definition: OpDef) -> None:
+    """Refuse what the definition does not have, but for slots that are empty."""
     try:
         for side, arguments, slots in (("input", op.inputs, definition.inputs), ("output", op.outputs, definition.outputs)):
             for slot, names in arguments.items():

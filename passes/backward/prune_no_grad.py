@@ -152,8 +152,9 @@ def _remove(graph: Graph, op: Op) -> None:
 def _gradients_read(op: Op, active: frozenset[Value]) -> tuple[int, int]:
     """The numbers of gradients that an operator reads: of those that are written, and of those that are not, or will not be in the end."""
     written_count = missing_count = 0
+    inputs = op.inputs
     for slot, _ in ((f"Out{GRAD}", ""),) if op.graphs else _gradient_definition(op).cotangents:
-        for value in op.inputs.get(slot, ()):
+        for value in inputs.get(slot, ()):
             # A gradient of a value that is not active has a writer only until that is pruned.
             if value.given or (value.writers and value.grad_of in active):
                 written_count += 1
