@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
-from tests.benchmarks import backward, checking, drawing, fan_out, fusion, import_cost, kernels, loops, overhead, page, preparing, threads
+from tests.benchmarks import (
+    backward,
+    checking,
+    drawing,
+    fan_out,
+    fusion,
+    growth,
+    import_cost,
+    kernels,
+    loops,
+    overhead,
+    page,
+    preparing,
+    threads,
+)
 
 if __name__ == "__main__":
     import_cost.main()
     backward.main()
     fan_out.main([])
+    growth.main([])
     page.main()
     fusion.main([])
     overhead.main()

@@ -1,6 +1,6 @@
 """How everyday work grows with a program: microseconds an operator for one number of operators, and for four times as many.
 
-    python -m tests.benchmarks.growth 5000
+    python -m tests.benchmarks.growth [5000]
     python -m tests.benchmarks.growth 1500 --passes
 
 Networks of ``fc`` layers, two parameters each, so that the parameters grow as well. What is linear takes as long for an operator of the
@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -193,12 +193,12 @@ def spent(prepare: Callable[[int], Act], operators: int) -> float:
     return (time.process_time() - start) / operators * 1e6
 
 
-def main() -> None:
+def main(given: Sequence[str] | None = None) -> None:
     """Print the table."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("operators", type=int)
+    parser.add_argument("operators", type=int, nargs="?", default=5000)
     parser.add_argument("--passes", action="store_true")
-    args = parser.parse_args()
+    args = parser.parse_args(given)
     sizes = args.operators, TIMES * args.operators
     shown = Table("work", *(f"{size:,}" for size in sizes), "times", title="µs of processor time an operator")
     for name, prepare in (passes() if args.passes else WORK).items():
