@@ -1,5 +1,6 @@
 """Scripts as Fluid's book has them run with ``import graphad as fluid``; written from its chapters, not from graphad's code."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -163,10 +164,11 @@ def test_parameters_with_slashes_in_their_names_are_files_in_folders(tmp_path: P
         fluid.io.save_persistables(exe, tmp_path / "values", main)
         fluid.io.save_inference_model(tmp_path / "model", ["x"], [y], exe, main)
     assert (tmp_path / "values" / "encoder" / "w").is_file()
-    for load in (
+    loads: list[Callable[[], object]] = [
         lambda: fluid.io.load_persistables(exe, tmp_path / "values", main),
         lambda: fluid.io.load_inference_model(tmp_path / "model", exe),
-    ):
+    ]
+    for load in loads:
         with fluid.scope_guard(fluid.Scope()):
             load()
             np.testing.assert_array_equal(fluid.global_scope().get("encoder/w"), kept)
