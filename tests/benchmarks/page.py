@@ -38,7 +38,8 @@ Microseconds of processor time a forward operator, and kilobytes that its progra
 process of its own (`python -m tests.benchmarks.construction 10000 100000`). *Backward* is all of `append_backward`: it lowers the program,
 runs five passes and schedules the graph; *verified* is the same with every pass verified, which is the default. *All* is building and the
 unverified backward, for which 40 are aimed at. *MLP* is of `fc` layers: its startup program, two operators for three, is in the time of
-building.
+building. The lowered graph is pickled; the program is saved in Paddle's format, with the values of its parameters. *GB* is the most memory
+that the process took for all of it.
 
 {table}
 """
