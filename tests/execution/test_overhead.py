@@ -2,34 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from types import FrameType
 from typing import Any
 
 import pytest
 
 import graphad as ga
 from tests.benchmarks import overhead, training_steps
-
-
-def instructions(work: Callable[[], object]) -> int:
-    """The instructions of bytecode that a call takes, in all functions written in Python."""
-    count = 0
-
-    def trace(frame: FrameType, event: str, _: object) -> Any:
-        nonlocal count
-        frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        count += event == "opcode"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        work()
-    finally:
-        sys.settrace(before)
-    return count
+from tests.counting import instructions
 
 
 def warmed(work: Callable[[], object]) -> int:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import gc
-import sys
 import weakref
-from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -15,22 +12,7 @@ import pytest
 
 import graphad as ga
 from graphad.program import gc_pause
-
-
-def calls(work: Callable[[], object]) -> int:
-    """How many Python functions are called."""
-    count = 0
-
-    def note(frame: FrameType, event: str, arg: object) -> None:
-        nonlocal count
-        count += event == "call"
-
-    sys.setprofile(note)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return count
+from tests.counting import calls
 
 
 def build_and_train(layers: int, shared: bool) -> None:

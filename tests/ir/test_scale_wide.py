@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import gc
-import sys
 from collections.abc import Callable
-from types import FrameType
 from typing import Any
 
 import networkx as nx
@@ -14,6 +11,7 @@ import pytest
 import graphad as ga
 from graphad.ir.verify import verify
 from graphad.rewriting import verification
+from tests.counting import instructions
 from tests.shares import one_in
 
 SMALL, LARGE = 40, 160
@@ -49,27 +47,6 @@ def overwritten(n: int) -> ga.Program:
         block.append_op("tanh", {"X": "x"}, {"Out": f"y{i}"})
     block.append_op("sum", {"X": [f"y{i}" for i in range(n)]}, {"Out": "t"})
     return block.program
-
-
-def steps(work: Callable[[Any], object], subject: Any) -> int:
-    """How many instructions Python executes."""
-    count = 0
-
-    def trace(frame: FrameType, event: str, arg: Any) -> Any:
-        nonlocal count
-        count += 1
-        frame.f_trace_opcodes = True
-        frame.f_trace_lines = False
-        return trace
-
-    gc.disable()
-    sys.settrace(trace)
-    try:
-        work(subject)
-    finally:
-        sys.settrace(None)
-        gc.enable()
-    return count
 
 
 def lowered(program: ga.Program, backward: bool = False) -> ga.Graph:
@@ -113,9 +90,14 @@ WORK: dict[str, tuple[Callable[[ga.Program], Any], Callable[[Any], object]]] = {
 @pytest.mark.parametrize("make", [fan_out, one_name, overwritten])
 def test_work_grows_with_the_number_of_edges(make: Make, work: str) -> None:
     prepare, act = WORK[work]
+
+    def steps(n: int) -> int:
+        subject = prepare(make(n))
+        return instructions(lambda: act(subject))
+
     # What is computed once per process; and Python 3.14 misses steps of code that is traced for the first time.
-    steps(act, prepare(make(20)))
-    small, large = (steps(act, prepare(make(n))) for n in (SMALL, LARGE))
+    steps(20)
+    small, large = steps(SMALL), steps(LARGE)
     assert large < 1.25 * LARGE / SMALL * small + 500, f"{small} steps for {SMALL} operators, {large} for {LARGE}"
 
 

@@ -5,38 +5,18 @@ Counted are the lines of Python that run, not seconds; ``tests/benchmarks/fan_ou
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from types import FrameType
-from typing import Any
 
 import pytest
 
 import graphad as ga
 from graphad.rewriting import PASSES, Pipeline, verification
 from tests.benchmarks.fan_out import readers, rows, work
+from tests.counting import lines
 from tests.shares import one_in
 
 FEW, MANY = 64, 192
 ROWS = [row for row in rows([]) if row[1].startswith("readers")]
-
-
-def lines(run: Callable[[], object]) -> int:
-    """How many lines of Python run."""
-    count = 0
-
-    def trace(frame: FrameType, event: str, _: Any) -> Any:
-        nonlocal count
-        count += event == "line"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        run()
-    finally:
-        sys.settrace(before)
-    return count
 
 
 @pytest.mark.parametrize("row", one_in(2, [pytest.param(row, id=row[0]) for row in ROWS]))
