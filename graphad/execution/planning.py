@@ -12,6 +12,7 @@ nothing else reads. What the caller gets, what the scope keeps, and what loops p
 from __future__ import annotations
 
 import bisect
+import colorsys
 import heapq
 import html
 import itertools
@@ -34,6 +35,7 @@ NATIVE = 1 << 8  # where they are compiled: of fewer, what a loop saves in a run
 TILE_BYTES = 1 << 20  # of all arrays of a tile together
 MANY_PLACES = 1 << 10  # from which on places are not compared with each other
 _LEAST, _MOST = 1 << 12, 1 << 16  # elements of a tile
+LETTER, LINE = 7.0, 13.0  # width and height of the chart's text, in its units
 
 # What tiles cost and save, in seconds: a call more, a part of an array more, and a byte that comes from a cache which is near instead of
 # one far away; how many bytes the near one keeps. What pays by less than the margin is lost on other days.
@@ -112,21 +114,32 @@ class MemoryPlan:
         return "\n".join(lines)
 
     def svg(self) -> str:
-        """A chart: time from left to right, memory from bottom to top, a box for each place."""
+        """A chart: the calls of a run from left to right, memory from bottom to top, a box for each place with the values in it."""
         width, height = 960.0, 480.0
-        across, up = width / max(self.length, 1), height / max(self.size, 1)
-        box, font = f"-8 -24 {width + 16:g} {height + 32:g}", 'font-family="sans-serif" font-size="11"'
-        parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{box}" {font}>']
-        parts.append(f'<text x="0" y="-8">{self.size:,} bytes; {self.most_alive:,} needed at once</text>')
+        across, up = width / (self.length + 1), height / max(self.size, 1)
+        box, font = f"-8 -24 {width + 16:g} {height + 48:g}", 'font-family="sans-serif" font-size="11"'
+        parts = [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{box}" {font}>',
+            f'<path d="M-8 -24 h{width + 16:g} v{height + 48:g} H-8 z" fill="white"/>',
+            f'<text x="0" y="-8">{self.size:,} bytes; {self.most_alive:,} needed at once</text>',
+            f'<path d="M0 0 V{height:g} H{width:g}" fill="none" stroke="#555"/>',
+            f'<text x="{width:g}" y="{height + 16:g}" text-anchor="end">{self.length} calls, from left to right</text>',
+        ]
         for i, place in enumerate(sorted(self.places, key=lambda place: (place.start, place.offset))):
             x, w = place.start * across, max((place.end - place.start + 1) * across, 1.0)
             h = max(place.nbytes * up, 0.5)
             y = height - place.offset * up - h
-            title = ", ".join(value.hint for value in place.values)
+            names = [html.escape(value.hint, quote=False) for value in place.values]
             geometry = f'x="{x:.1f}" y="{y:.1f}" width="{w:.1f}" height="{h:.1f}"'
-            look = f'fill="hsl({i * 47 % 360}, 45%, 70%)" stroke="#555" stroke-width="0.4"'
-            title = f"{html.escape(title, quote=False)}: {place.nbytes:,} bytes"
-            parts.append(f"<rect {geometry} {look}><title>{title}</title></rect>")
+            # Not as ``hsl``, which viewers of SVG 1.1 do not know.
+            red, green, blue = (round(255 * part) for part in colorsys.hls_to_rgb(i * 47 % 360 / 360, 0.7, 0.45))
+            look = f'fill="#{red:02x}{green:02x}{blue:02x}" stroke="#555" stroke-width="0.4"'
+            parts.append(f"<rect {geometry} {look}><title>{', '.join(names)}: {place.nbytes:,} bytes</title></rect>")
+            # As many of the names as there is room for.
+            room = int((w - 8) / LETTER) if h >= LINE else 0
+            shown = [text for text in itertools.accumulate(names, "{}, {}".format) if len(text) <= room]
+            if shown:
+                parts.append(f'<text x="{x + 4:.1f}" y="{y + h / 2 + 4:.1f}">{shown[-1]}</text>')
         return "\n".join([*parts, "</svg>"]) + "\n"
 
 
